@@ -1,0 +1,65 @@
+"""The contract of a provider: who answers a chat completion. Knows nothing of audits, budgets or web frameworks.
+
+A provider raises only `ProviderError`s; whoever receives a `Reply` closes it, in every case, exactly by `aclose()`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingRequest:
+    """One request as it leaves: the body is final, byte for byte."""
+
+    body: bytes
+    stream: bool
+    authorization: str | None = None  # the client's own Authorization value, for providers with api_key = "passthrough"
+
+
+class Reply(ABC):
+    """An open answer. `usage` and `finish_reason` are filled in as the answer is read."""
+
+    streamed: bool
+    usage: bytes | None = None  # the provider's last usage object, raw JSON
+    finish_reason: str | None = None
+
+    @abstractmethod
+    async def read(self) -> bytes:
+        """The next bytes for the client; b"" after the end.
+
+        Of a plain answer: the whole JSON body at the first call. Of a stream: one or more whole, legal server-sent events
+        (`data:` chunks with `choices`, comments, `data: [DONE]` last), each as soon as it is complete.
+        Raises ProviderError; a stream that ends without finish_reason raises ProviderStreamTruncated.
+        """
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Ends the upstream request; safe to call twice, at any moment."""
+
+
+class Provider(ABC):
+    """One configured upstream."""
+
+    name: str
+
+    @abstractmethod
+    async def send(self, outgoing: OutgoingRequest) -> Reply:
+        """Sends a chat completion; returns once the upstream has accepted it.
+
+        Of a stream that is after its first data event (comments before it are held back, an error object as the first event
+        raises); of a plain answer after the head with a good status. Raises ProviderError.
+        """
+
+    @abstractmethod
+    async def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """A small request beside the chat (`/tokenize`, `/props`); path from the server's root. Raises ProviderError."""
+
+    @abstractmethod
+    async def context_limit(self, upstream_model: str) -> int | None:
+        """The context length the upstream itself names for a model, in tokens; None when it names none. Never raises."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Closes every connection."""

@@ -1,0 +1,103 @@
+"""The contract of a store: the latest audit per chat. A store keeps documents; it doesn't look into them.
+
+Keys are (tenant, chat id); the tenant of anonymous requests is "". Order of calls from one process is the order of their
+effect: a read sees every write handed over before it. A store raises only `StoreUnavailable`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class AuditStatus(StrEnum):
+    """Where a generation stands. `prepared` is the only one that still changes."""
+
+    PREPARED = "prepared"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditKey:
+    """Which generation of which chat."""
+
+    tenant: str
+    chat_id: str
+    generation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditHead:
+    """What is committed before the network call."""
+
+    key: AuditKey
+    model: str
+    created_at: float  # seconds since the epoch
+    document: bytes  # JSON object: everything known by then but the blocks
+    auxiliary: bool = False  # kept under its generation id, not listed among the chats
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOutcome:
+    """How a generation ended."""
+
+    status: AuditStatus
+    finished_at: float
+    error_code: str | None = None
+    usage: bytes | None = None  # the provider's usage object, raw JSON
+    finish_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAudit:
+    """An audit as it lies in the store; `outcome` is None while it is prepared, `body` until it has been written."""
+
+    head: AuditHead
+    outcome: AuditOutcome | None
+    body: bytes | None
+
+    def ended(self, outcome: AuditOutcome) -> StoredAudit:
+        """The same audit with its end."""
+        return replace(self, outcome=outcome)
+
+
+class AuditStore(ABC):
+    """Where the latest audit of every chat lives."""
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Makes the store ready: migrations; audits that a dead process left `prepared` become failed, GATEWAY_RESTARTED."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Writes what is handed over, then closes."""
+
+    @abstractmethod
+    async def replace(self, head: AuditHead, body: bytes) -> None:
+        """Makes this the chat's audit, whatever it held before. Returns when the head is committed; the body follows at once."""
+
+    @abstractmethod
+    async def finish(self, key: AuditKey, outcome: AuditOutcome) -> None:
+        """Ends a prepared audit. Changes nothing when the chat was deleted, holds another generation or has ended already.
+
+        Returns when the write is handed over, not when it is committed.
+        """
+
+    @abstractmethod
+    async def latest(self, tenant: str, chat_id: str) -> StoredAudit | None:
+        """The chat's audit."""
+
+    @abstractmethod
+    async def delete_chat(self, tenant: str, chat_id: str) -> bool:
+        """Deletes a chat with its audit; a generation under way doesn't bring it back. False when there was none."""
+
+    @abstractmethod
+    async def purge(self, before: float) -> int:
+        """Deletes audits created before this time (seconds since the epoch); gives their number."""
+
+    @abstractmethod
+    async def check(self) -> None:
+        """Raises StoreUnavailable when the store can't be written."""

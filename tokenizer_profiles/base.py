@@ -1,0 +1,83 @@
+"""The contract of a tokenizer profile: how many tokens a chat request has for one model. Knows nothing of the gateway.
+
+Messages are OpenAI chat messages (mappings decoded from JSON); `request` is the request's other keys, of which `tools`,
+`tool_choice`, `functions`, `function_call`, `parallel_tool_calls` and `response_format` cost tokens. Nothing here raises on odd content: what is not understood
+is counted as text and marked approximate. No profile ever fetches a URL that stands in a message.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Message = Mapping[str, Any]
+Request = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """A number of tokens, and whether it is only an estimate."""
+
+    tokens: int
+    approximate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCount:
+    """The tokens of a whole prompt: `messages` (in order), `tools`, `response_format` and `template` add up to `total`.
+
+    `template` is what belongs to no message: BOS, the reply's primer, a template's default system prompt.
+    """
+
+    messages: tuple[TokenCount, ...]
+    tools: TokenCount
+    response_format: TokenCount
+    template: TokenCount
+
+    @property
+    def total(self) -> int:
+        """All tokens of the prompt."""
+        fixed = self.tools.tokens + self.response_format.tokens + self.template.tokens
+        return fixed + sum(count.tokens for count in self.messages)
+
+    @property
+    def approximate(self) -> bool:
+        """Whether any part is an estimate."""
+        parts = (self.tools, self.response_format, self.template, *self.messages)
+        return any(part.approximate for part in parts)
+
+
+class TokenizerProfile(ABC):
+    """Counts prompts for one family of models."""
+
+    name: str
+    approximate: bool  # whether plain text is only estimated; this, not the flag of a part, calls for a safety margin
+
+    @abstractmethod
+    async def count_prompt(self, messages: Sequence[Message], request: Request) -> PromptCount:
+        """The tokens of a request. Long texts are counted off the event loop."""
+
+    async def aclose(self) -> None:
+        """Gives back what the profile holds."""
+
+
+class AdditiveProfile(TokenizerProfile):
+    """A profile for which a message costs the same wherever it stands, so that each is counted once."""
+
+    @abstractmethod
+    def count_message(self, message: Message) -> TokenCount:
+        """The tokens of one message with its own overhead. Thread-safe; releases the interpreter lock on long texts."""
+
+    @abstractmethod
+    def count_request(self, request: Request) -> PromptCount:
+        """The tokens of everything but the messages (`messages` is empty)."""
+
+    @abstractmethod
+    def count_text(self, text: str) -> int:
+        """The tokens of a plain text."""
+
+    def __call__(self, messages: Sequence[Message]) -> int:
+        """The tokens of a list of messages as a prompt of its own: the counter that `shift_context` takes."""
+        return self.count_request({}).total + sum(self.count_message(message).tokens for message in messages)
