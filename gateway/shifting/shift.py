@@ -1,0 +1,157 @@
+"""The algorithm: the oldest unprotected group leaves first, and every cut ends with a whole recount.
+
+Pure: it computes from values and a counting function, changes nothing it was given and always ends. Each group is weighed at
+most once and whole recounts are few, so the work is linear in the number of messages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from gateway.shifting.blocks import PromptBlock, block_of
+from gateway.shifting.counting import TokenCounter
+from gateway.shifting.groups import BlockGroup, block_groups
+from gateway.shifting.result import ShiftResult
+
+Item = TypeVar("Item", bound="Mapping[str, Any] | PromptBlock")
+
+
+def shift_context(messages: Sequence[Item], count_tokens: TokenCounter, budget: int, cut_step: float = 0.0) -> ShiftResult[Item]:
+    """Leaves out the oldest unprotected groups until the rest fits `budget` tokens.
+
+    `messages` are OpenAI message dicts or PromptBlocks; `count_tokens` gives the tokens of a list of them. With `cut_step` (a
+    share of the budget) cuts are rounded up to whole steps, so that the kept start of a growing chat stays the same for many
+    turns. Nothing given is changed; a prompt that can't be brought down ends with `fits` false.
+
+    >>> roles_and_texts = [("user", "one two"), ("assistant", "three"), ("user", "four")]
+    >>> chat = [{"role": role, "content": text} for role, text in roles_and_texts]
+    >>> words = lambda messages: sum(len(message["content"].split()) for message in messages)
+    >>> shift_context(chat, words, budget=2).kept
+    [{'role': 'assistant', 'content': 'three'}, {'role': 'user', 'content': 'four'}]
+    """
+    items = list(messages)
+    total = count_tokens(items)
+    if total <= budget:
+        return ShiftResult(items, [], (), total, fits=True)
+    cut = _Cut(items, count_tokens, budget)
+    cut.leave_in_steps(total, cut_step)
+    cut.leave_as_needed()
+    kept, excluded = cut.split()
+    return ShiftResult(kept, excluded, (), cut.tokens, fits=cut.tokens <= budget)
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """What must stay of a prompt, by position, and where the current turn begins."""
+
+    groups: tuple[BlockGroup, ...]
+    protected: tuple[bool, ...]  # by group
+    turn_start: int  # position of the current user message; the prompt's length where there is none
+
+    def removable(self) -> list[BlockGroup]:
+        """The unprotected groups, oldest first."""
+        return [group for group, protected in zip(self.groups, self.protected, strict=True) if not protected]
+
+    def last_resort(self, blocks: Sequence[PromptBlock]) -> list[BlockGroup]:
+        """Tool groups of the current turn that may leave once nothing else can: oldest first, never the newest of them."""
+        tools = [group for group in self.groups if group.calls and group.first > self.turn_start]
+        return [group for group in tools[:-1] if not any(blocks[i].self_protected for i in group.indexes)]
+
+
+def protection(blocks: Sequence[PromptBlock]) -> Protection:
+    """Finds the groups of a prompt and which of them are protected: by a member's own nature or by the current turn."""
+    groups = block_groups(blocks)
+    start = current_turn(blocks)
+    whole_turn = start < len(blocks)
+    newest = max((group.indexes[-1] for group in groups), default=-1)
+    protected = tuple(
+        any(blocks[i].self_protected for i in group.indexes)
+        or (group.indexes[-1] >= start if whole_turn else group.indexes[-1] == newest)
+        for group in groups
+    )
+    return Protection(tuple(groups), protected, start)
+
+
+def current_turn(blocks: Sequence[PromptBlock]) -> int:
+    """The position of the last user message that holds more than tool results; the prompt's length where there is none."""
+    for index in range(len(blocks) - 1, -1, -1):
+        if blocks[index].role == "user" and not blocks[index].links.only_results:
+            return index
+    return len(blocks)
+
+
+class _Cut:
+    """One cut under way: which groups have left, and the last whole count of the rest."""
+
+    def __init__(self, items: list[Any], count_tokens: TokenCounter, budget: int) -> None:
+        self._items = items
+        self._blocks = [item if isinstance(item, PromptBlock) else block_of(item, i) for i, item in enumerate(items)]
+        self._protection = protection(self._blocks)
+        self._count = count_tokens
+        self._budget = budget
+        self._gone: set[int] = set()
+        self.tokens = 0
+
+    def leave_in_steps(self, total: int, cut_step: float) -> None:
+        """Unprotected groups leave until a whole number of steps is freed, then one by one while it is still over."""
+        step = max(1, math.floor(cut_step * self._budget))
+        wanted = math.ceil((total - self._budget) / step) * step
+        waiting = self._protection.removable()
+        freed = left = 0
+        while freed < wanted and left < len(waiting):
+            freed += self._weight(waiting[left])
+            left += 1
+        self._leave(waiting[:left])
+        self._leave_fewest(waiting[left:])
+
+    def leave_as_needed(self) -> None:
+        """Tool groups of the current turn leave, exactly as many as needed."""
+        if self.tokens > self._budget:
+            self._leave_fewest(self._protection.last_resort(self._blocks))
+
+    def split(self) -> tuple[list[Any], list[Any]]:
+        """What stays and what has left, in the input's order."""
+        kept = [item for i, item in enumerate(self._items) if i not in self._gone]
+        return kept, [self._items[i] for i in sorted(self._gone)]
+
+    def _leave_fewest(self, waiting: Sequence[BlockGroup]) -> None:
+        """Lets the fewest of these leave, in order, that bring the count down; all of them where none does.
+
+        The same as one by one with a recount each, found by doubling and halving: a few recounts instead of one a group.
+        """
+        if self.tokens <= self._budget or not waiting:
+            return
+        enough = _first_true(len(waiting), lambda number: self._without(waiting[:number]) <= self._budget)
+        self._leave(waiting[:enough])
+
+    def _leave(self, groups: Sequence[BlockGroup]) -> None:
+        self.tokens = self._without(groups)
+        self._gone.update(i for group in groups for i in group.indexes)
+
+    def _without(self, groups: Sequence[BlockGroup]) -> int:
+        gone = self._gone.union(i for group in groups for i in group.indexes)
+        return self._count([item for i, item in enumerate(self._items) if i not in gone])
+
+    def _weight(self, group: BlockGroup) -> int:
+        known = [self._blocks[i].tokens for i in group.indexes]
+        if None not in known:
+            return sum(cast("list[int]", known))
+        return self._count([self._items[i] for i in group.indexes])
+
+
+def _first_true(most: int, holds: Callable[[int], bool]) -> int:
+    """The smallest number from 1 to `most` that holds, `most` where none does; `holds` is taken to be monotone."""
+    high = 1
+    while high < most and not holds(high):
+        high *= 2
+    low, high = high // 2 + 1, min(high, most)
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high

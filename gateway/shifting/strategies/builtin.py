@@ -1,0 +1,10 @@
+"""The strategies that come with the product, by name."""
+
+from __future__ import annotations
+
+from gateway.shifting.strategies.base import ContextStrategy
+from gateway.shifting.strategies.truncate import Truncate
+
+BUILTIN: dict[str, ContextStrategy] = {
+    "truncate": Truncate(),
+}
