@@ -1,0 +1,83 @@
+"""The story of the product: a chat request is fitted, remembered, sent, and its reply handed over.
+
+Every way out finishes the audit, once. Knows no HTTP, no JSON spelling and no store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateway.chat import ChatRequest
+from gateway.errors import GatewayError
+from gateway.preparation import PromptPreparer
+from gateway.prepared import PreparedPrompt
+from gateway.providers.base import OutgoingRequest, Provider, Reply
+from gateway.recorder import AuditRecorder, OpenAudit, WhyCancelled
+
+_DONE = b"[DONE]"
+
+
+class Generation:
+    """An open reply with its audit. Whoever holds it closes it by `aclose`."""
+
+    def __init__(self, prepared: PreparedPrompt, audit: OpenAudit, reply: Reply) -> None:
+        self.prepared = prepared
+        self.audit = audit
+        self.streamed = reply.streamed
+        self._reply = reply
+
+    async def read(self) -> bytes:
+        """The next bytes for the client, b"" after the end. The audit is finished before the last of them is given out."""
+        try:
+            data = await self._reply.read()
+        except GatewayError as error:
+            explained = self.prepared.explained(error)
+            await self.audit.fail(explained, usage=self._reply.usage)
+            raise explained from error
+        if not data or not self.streamed or _DONE in data[-16:]:
+            await self.audit.complete(usage=self._reply.usage, finish_reason=self._reply.finish_reason)
+        return data
+
+    async def aclose(self, error: GatewayError | None = None) -> None:
+        """Ends the upstream request; an audit that is still open ends with the error."""
+        if error is not None:
+            await self.audit.fail(error, usage=self._reply.usage)
+        await self._reply.aclose()
+
+
+class GenerationFailed(Exception):
+    """A generation that ended before its reply: the error, the prompt it was about and its audit's key."""
+
+    def __init__(self, error: GatewayError, prepared: PreparedPrompt, audit: OpenAudit) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.prepared = prepared
+        self.audit = audit
+
+
+class GenerationService:
+    """Runs generations."""
+
+    def __init__(self, preparer: PromptPreparer, recorder: AuditRecorder, providers: Mapping[str, Provider]) -> None:
+        self._preparer = preparer
+        self._recorder = recorder
+        self._providers = providers
+
+    async def generate(self, request: ChatRequest, why_cancelled: WhyCancelled) -> Generation:
+        """From a chat request to an open reply.
+
+        Raises a GatewayError before anything was counted, and GenerationFailed after it.
+        """
+        prepared = await self._preparer.prepare(request)
+        audit = await self._recorder.open(prepared)  # before the network call
+        try:
+            async with audit.finished_on_error(why_cancelled):
+                prepared.require_fit()  # TOKEN_BUDGET_EXCEEDED; nothing is sent
+                reply = await self._providers[prepared.provider].send(_outgoing(prepared))
+        except GatewayError as error:
+            raise GenerationFailed(prepared.explained(error), prepared, audit) from error
+        return Generation(prepared, audit, reply)
+
+
+def _outgoing(prepared: PreparedPrompt) -> OutgoingRequest:
+    return OutgoingRequest(prepared.outgoing, prepared.request.stream, prepared.request.authorization)

@@ -1,0 +1,248 @@
+"""The seven steps of the product: which model, how many tokens, how much room, what must stay, what leaves, recount, report.
+
+Shared by generation and preview, which is why they agree. Reaches the outside only through the ports it is given; no store, no
+provider and no web framework below this line of sight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from gateway.audit import AuditBlock
+from gateway.chat import ChatMessage, ChatRequest, Diagnostic, Marks, marked
+from gateway.errors import InvalidRequest
+from gateway.model_catalog import Limits, ModelConfig
+from gateway.prepared import PreparedPrompt
+from gateway.shifting import (
+    ContextBudget,
+    ContextStrategyRegistry,
+    PromptBlock,
+    Reason,
+    ShiftOptions,
+    ShiftResult,
+    UnknownStrategy,
+)
+from gateway.shifting.blocks import kind_of_role
+from gateway.shifting.reasons import inclusion_reasons
+from gateway.shifting.shift import protection
+from tokenizer_profiles.base import PromptCount
+
+_MAX_RECOUNTS = 8  # of a prompt whose parts don't add up; each lets something more leave
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A counted prompt: by which profile, whether its text is only estimated, and whether parts counted alone add up."""
+
+    profile: str
+    estimated: bool
+    additive: bool
+    prompt: PromptCount
+
+
+class CountingPort(Protocol):
+    """Counts the prompt of a request, or of some of its messages."""
+
+    async def count(self, config: ModelConfig, request: ChatRequest, messages: Sequence[ChatMessage]) -> Counted:
+        """The tokens of these messages with the request's tools and formats."""
+
+
+class LimitsPort(Protocol):
+    """Finds the limits of a model."""
+
+    async def limits(self, config: ModelConfig, upstream_model: str) -> Limits:
+        """From the file, else from the upstream, else from the catalogue, else a careful guess."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """The outcome of shifting: blocks that stay with their final counts, and why the others left."""
+
+    kept: Sequence[PromptBlock]
+    positions: Sequence[int]
+    reasons: dict[str, Reason]
+    prompt: PromptCount
+    tokens: int
+
+
+class PromptPreparer:
+    """Turns chat requests into prompts that are ready to send."""
+
+    def __init__(
+        self,
+        resolve: Callable[[str], ModelConfig],
+        strategies: ContextStrategyRegistry,
+        counting: CountingPort,
+        limits: LimitsPort,
+        default_report: str,
+    ) -> None:
+        self._resolve = resolve
+        self._strategies = strategies
+        self._counting = counting
+        self._limits = limits
+        self._default_report = default_report
+
+    async def prepare(self, request: ChatRequest) -> PreparedPrompt:
+        """Fits a request. Raises ModelNotFound or InvalidRequest; a prompt that can't be made to fit is an answer."""
+        config = self._resolve(request.model)
+        strategy = request.options.strategy or config.context_strategy
+        shift = self._shift(strategy)
+        upstream_model = config.upstream_name(request.model)
+        limits = await self._limits.limits(config, upstream_model)
+        counted = await self._counting.count(config, request, request.messages)
+        budget, output_limit = _budget(request, config, limits, exact=not counted.estimated)
+        marks, diagnostics = marked(request)
+        blocks = _blocks(request, marks, counted.prompt)
+        fitted = await self._fit(config, request, blocks, counted, budget.prompt_limit, shift)
+        return PreparedPrompt(
+            request=request,
+            provider=config.provider,
+            model=request.model,
+            upstream_model=upstream_model,
+            strategy=strategy,
+            tokenizer=counted.profile,
+            approximate=counted.prompt.approximate,
+            budget=budget,
+            prompt_tokens=fitted.tokens,
+            prompt_tokens_before=counted.prompt.total,
+            blocks=_audit_blocks(request, blocks, counted.prompt, fitted),
+            kept=fitted.positions,
+            report=request.options.report or self._default_report,
+            output_limit=output_limit,
+            diagnostics=(*request.diagnostics, *diagnostics, *_remarks(strategy, marks, limits)),
+        )
+
+    def _shift(self, name: str) -> Callable[[Sequence[PromptBlock], PromptCount, int, float], ShiftResult[PromptBlock]]:
+        try:
+            strategy = self._strategies.get(name)
+        except UnknownStrategy as error:
+            known = ", ".join(error.names())
+            raise InvalidRequest(f"There is no such context strategy; known are {known}.", param="contextStrategy") from error
+
+        def shift(blocks: Sequence[PromptBlock], prompt: PromptCount, limit: int, cut_step: float) -> ShiftResult[PromptBlock]:
+            fixed = prompt.tools.tokens + prompt.response_format.tokens + prompt.template.tokens
+
+            def count(items: Sequence[PromptBlock]) -> int:
+                return fixed + sum([block.tokens or 0 for block in items])
+
+            found: ShiftResult[PromptBlock] = strategy.shift(blocks, count, limit, options=ShiftOptions(cut_step))
+            return found
+
+        return shift
+
+    async def _fit(
+        self,
+        config: ModelConfig,
+        request: ChatRequest,
+        blocks: Sequence[PromptBlock],
+        counted: Counted,
+        limit: int,
+        shift: Callable[[Sequence[PromptBlock], PromptCount, int, float], ShiftResult[PromptBlock]],
+    ) -> _Fitted:
+        """Shifts; where parts don't add up to the whole, what is left is counted anew, and more leaves until it fits."""
+        position = {block.id: i for i, block in enumerate(blocks)}
+        result = shift(blocks, counted.prompt, limit, config.cut_step)
+        reasons = dict(result.reasons)
+        prompt, kept = counted.prompt, result.kept
+        if counted.additive or len(kept) == len(blocks):
+            return _Fitted(kept, [position[block.id] for block in kept], reasons, prompt, result.prompt_tokens)
+        for _ in range(_MAX_RECOUNTS):
+            chosen = [request.messages[position[block.id]] for block in kept]
+            prompt = (await self._counting.count(config, request, chosen)).prompt
+            kept = [replace(block, tokens=count.tokens) for block, count in zip(kept, prompt.messages, strict=True)]
+            if prompt.total <= limit:
+                break
+            result = shift(kept, prompt, limit, 0.0)
+            if len(result.kept) == len(kept):
+                break
+            reasons |= result.reasons
+            kept = result.kept
+        return _Fitted(kept, [position[block.id] for block in kept], reasons, prompt, prompt.total)
+
+
+def _budget(request: ChatRequest, config: ModelConfig, limits: Limits, *, exact: bool) -> tuple[ContextBudget, int | None]:
+    """The budget, and the number that replaces too large a reply limit of the request."""
+    context_limit = min(limits.context_limit, request.options.context_limit or limits.context_limit)
+    reserve = request.reply_limit or request.options.reply_reserve or config.reserve_within(context_limit)
+    if limits.max_output is not None:
+        reserve = min(reserve, limits.max_output)
+    output_limit = reserve if request.reply_limit is not None and reserve < request.reply_limit else None
+    return ContextBudget.of(context_limit, reserve, safety_margin=config.safety_margin, exact=exact), output_limit
+
+
+def _blocks(request: ChatRequest, marks: Sequence[Marks], prompt: PromptCount) -> list[PromptBlock]:
+    return [
+        PromptBlock(
+            id=f"m{index}",
+            role=message.role,
+            content=message.text,
+            kind=mark.kind or kind_of_role(message.role),
+            pinned=mark.pinned is True,
+            required=mark.required is True,
+            relevance=mark.relevance,
+            tokens=count.tokens,
+            message=message.message,
+            links=message.links,
+            manual_excluded=mark.manual_excluded is True,
+        )
+        for index, (message, mark, count) in enumerate(zip(request.messages, marks, prompt.messages, strict=True))
+    ]
+
+
+def _audit_blocks(request: ChatRequest, blocks: Sequence[PromptBlock], before: PromptCount, fitted: _Fitted) -> list[AuditBlock]:
+    """Every block in real order: tools, response-format, template, then the messages, kept or not."""
+    out: list[AuditBlock] = []
+    for kind, count in (("tools", fitted.prompt.tools), ("response-format", fitted.prompt.response_format)):
+        if count.tokens:
+            out.append(_request_block(len(out), kind, count.tokens, count.approximate))
+    template = fitted.prompt.template
+    out.append(_request_block(len(out), "template", template.tokens, template.approximate))
+    plan = protection(blocks)
+    reasons = inclusion_reasons(blocks, plan)
+    groups: dict[int, str] = {i: f"g{group.first}" for group in plan.groups if len(group.indexes) > 1 for i in group.indexes}
+    kept = {block.id: block.tokens or 0 for block in fitted.kept}
+    start = len(out)
+    for i, (block, message) in enumerate(zip(blocks, request.messages, strict=True)):
+        tokens = kept.get(block.id)
+        included = tokens is not None
+        out.append(
+            AuditBlock(
+                order=start + i,
+                id=message.id or block.id,
+                role=block.role,
+                kind=block.kind.value,
+                source="request",
+                name=_name(message),
+                tokens=(block.tokens or 0) if tokens is None else tokens,
+                approximate=before.messages[i].approximate,
+                included=included,
+                reason=(reasons[i] if included else fitted.reasons.get(block.id, Reason.CONTEXT_SHIFT)).value,
+                group=groups.get(i),
+                message=i,
+            )
+        )
+    return out
+
+
+def _request_block(order: int, kind: str, tokens: int, approximate: bool) -> AuditBlock:
+    source = "template" if kind == "template" else "request"
+    return AuditBlock(
+        order, kind, "system", kind, source, None, tokens, approximate, True, Reason.PROTECTED_REQUEST.value, content=""
+    )
+
+
+def _name(message: ChatMessage) -> str | None:
+    found = message.message.get("name")
+    return found if isinstance(found, str) else None
+
+
+def _remarks(strategy: str, marks: Sequence[Marks], limits: Limits) -> list[Diagnostic]:
+    out = []
+    if strategy != "manual" and any(mark.manual_excluded for mark in marks):
+        text = "exclusion marks act under the strategy manual only; they were ignored"
+        out.append(Diagnostic("shift", "warning", "exclusion-ignored", text))
+    if limits.warning:
+        out.append(Diagnostic("limits", "warning", "context-limit-guessed", limits.warning))
+    return out

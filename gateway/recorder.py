@@ -1,0 +1,115 @@
+"""Remembers generations: an audit is opened before the network call and finished exactly once, whatever happens.
+
+Once the provider has been called, a failing store never costs the client its answer: it is logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from gateway.audit import encode_body, encode_summary
+from gateway.errors import ClientCancelled, GatewayError, Internal, StoreUnavailable
+from gateway.prepared import PreparedPrompt
+from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStatus, AuditStore
+
+WhyCancelled = Callable[[], GatewayError]  # ClientCancelled or ShuttingDown
+
+_log = logging.getLogger(__name__)
+
+
+class OpenAudit:
+    """The audit of a generation under way. Its first end is the one that counts."""
+
+    def __init__(self, key: AuditKey, store: AuditStore, clock: Callable[[], float], closed: Callable[[OpenAudit], None]) -> None:
+        self.key = key
+        self.ended = False
+        self._store = store
+        self._clock = clock
+        self._closed = closed
+
+    async def complete(self, *, usage: bytes | None, finish_reason: str | None) -> None:
+        """The reply was whole."""
+        await self._finish(AuditStatus.COMPLETED, None, usage, finish_reason)
+
+    async def fail(self, error: GatewayError, *, usage: bytes | None = None) -> None:
+        """The generation ended with an error; a client that left makes it cancelled."""
+        status = AuditStatus.CANCELLED if isinstance(error, ClientCancelled) else AuditStatus.FAILED
+        await self._finish(status, error.code, usage, None)
+
+    @asynccontextmanager
+    async def finished_on_error(self, why_cancelled: WhyCancelled) -> AsyncIterator[None]:
+        """Every exception that leaves the block finishes the audit; only who cancels knows why, and says so when asked."""
+        try:
+            yield
+        except GatewayError as error:
+            await self.fail(error)
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            await self.fail(why_cancelled())
+            raise
+        except Exception:  # the border behind which no audit may stay open: a defect must not leave one prepared
+            await self.fail(Internal("internal error"))
+            raise
+
+    async def _finish(self, status: AuditStatus, code: str | None, usage: bytes | None, finish_reason: str | None) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        self._closed(self)
+        outcome = AuditOutcome(status, self._clock(), code, usage, finish_reason)
+        try:
+            await asyncio.shield(self._store.finish(self.key, outcome))
+        except StoreUnavailable:
+            _log.error("the end of generation %s could not be stored", self.key.generation_id)
+
+
+class AuditRecorder:
+    """Opens audits, and knows which are still open."""
+
+    def __init__(self, store: AuditStore, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+        self._open: set[OpenAudit] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def open(self, prepared: PreparedPrompt) -> OpenAudit:
+        """Commits the audit's head; the body follows. Raises StoreUnavailable, and then nothing may be sent."""
+        generation_id = f"gen_{uuid.uuid4().hex}"
+        request = prepared.request
+        auxiliary = request.options.auxiliary or request.options.chat_id is None
+        chat_id = generation_id if auxiliary else request.options.chat_id or generation_id
+        key = AuditKey(request.tenant or "", chat_id, generation_id)
+        head = AuditHead(
+            key,
+            model=prepared.model,
+            created_at=self._clock(),
+            document=encode_summary(prepared.summary()),
+            auxiliary=request.options.auxiliary,
+        )
+        messages = request.messages
+        body = encode_body(prepared.blocks, [message.outgoing for message in messages], [message.message for message in messages])
+        await self._store.replace(head, body)
+        audit = OpenAudit(key, self._store, self._clock, self._closed)
+        self._open.add(audit)
+        self._idle.clear()
+        return audit
+
+    async def wait_idle(self, seconds: float) -> bool:
+        """Waits until no audit is open, at most so long; whether that came about."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _closed(self, audit: OpenAudit) -> None:
+        self._open.discard(audit)
+        if not self._open:
+            self._idle.set()

@@ -1,0 +1,69 @@
+"""POST /api/v2/context-preview: the same preparation as a generation, and nothing else.
+
+Can reach neither stores nor providers nor recorder nor generation; over budget is an answer here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.audit import encode_body
+from gateway.chat import ChatRequest
+from gateway.errors import InvalidRequest
+from gateway.preparation import PromptPreparer
+from gateway.prepared import PreparedPrompt
+from gateway.web import strict_json
+from gateway.web.asgi import lower_headers
+from gateway.web.json_response import json_response
+from gateway.web.request_body import read_body, require_json
+from gateway.web.rooms import Rooms
+from gateway.web.wire_audit import preview_object
+
+
+class ContextPreview:
+    """The endpoint."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+
+    async def show(self, request: Request) -> Response:
+        """What a generation would send; of several strategies, each."""
+        engine = self._rooms.engine
+        headers = lower_headers(request.scope)
+        require_json(headers.get("content-type", ""))
+        body = await read_body(request.receive, headers, engine.settings.server.max_body_bytes)
+        fields = strict_json.fields(body)
+        raw = fields["request"] if "request" in fields and "messages" not in fields else body
+        tenant = request.scope["state"]["client"].tenant
+        chat = self._rooms.reader.read(raw, headers, engine.settings.clients.chat_id_headers, tenant)
+        if "strategies" not in fields:
+            return json_response(await _preview(engine.preparer, chat))
+        chosen = _strategies(fields["strategies"])
+        previews = [await _preview(engine.preparer, _with_strategy(chat, name)) for name in chosen]
+        return json_response({"previews": previews})
+
+
+def _strategies(raw: bytes) -> list[str]:
+    try:
+        return msgspec.json.decode(raw, type=list[str])
+    except msgspec.DecodeError as error:
+        raise InvalidRequest("`strategies` must be a list of names.", param="strategies") from error
+
+
+def _with_strategy(chat: ChatRequest, name: str) -> ChatRequest:
+    return replace(chat, options=replace(chat.options, strategy=name))
+
+
+async def _preview(preparer: PromptPreparer, chat: ChatRequest) -> dict[str, Any]:
+    prepared = await preparer.prepare(chat)
+    return preview_object(prepared.summary(), _body(prepared), fits=prepared.fits, deficit=prepared.deficit)
+
+
+def _body(prepared: PreparedPrompt) -> bytes:
+    messages = prepared.request.messages
+    return encode_body(prepared.blocks, [message.outgoing for message in messages], [message.message for message in messages])

@@ -1,0 +1,135 @@
+"""JSON as we take it: what is checked must be what is sent, so no repeated key, no NaN, no lone surrogate, no bottomless nesting.
+
+Top-level values are kept as raw slices. Knows nothing of chats.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+from gateway.errors import InvalidRequest
+
+MAX_DEPTH = 128
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+_SPACE = re.compile(rb"[ \t\r\n]*")
+_QUICK_DEPTH = 100  # so few opening brackets can't nest too deep, whatever stands around the value
+_MAX_DIGITS = 4000  # Python refuses to read longer integers
+
+
+class _RepeatedKey(ValueError):
+    pass
+
+
+def fields(body: bytes) -> dict[str, bytes]:
+    """The top-level keys of a JSON object with their raw values, in order.
+
+    Raises InvalidRequest for anything that is not one strict JSON object. Values are not looked into beyond their syntax:
+    `value` does that.
+    """
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"The body is not valid UTF-8 (byte {error.start}). Send the JSON as UTF-8.") from error
+    try:
+        found = {key: bytes(raw) for key, raw in _OBJECT.decode(body).items()}
+    except msgspec.ValidationError as error:
+        raise InvalidRequest("The body must be a JSON object.") from error
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(
+            f"The body is not valid JSON{_place(error)}. NaN and lone surrogates are not JSON either."
+        ) from error
+    except RecursionError as error:
+        raise _too_deep() from error
+    if not _plainly_laid_out(body, found):
+        value(body, depth=0)
+    return found
+
+
+def elements(raw: bytes, param: str) -> list[bytes]:
+    """The raw elements of a JSON array. Raises InvalidRequest when it is none."""
+    try:
+        return [bytes(item) for item in _ARRAY.decode(raw)]
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"{param} must be a list.", param=param) from error
+
+
+def value(raw: bytes, *, depth: int, param: str | None = None) -> Any:
+    """A raw JSON value, examined: repeated keys and nesting beyond 128 (it stands at `depth` itself) are InvalidRequest."""
+    try:
+        found = json.loads(raw, object_pairs_hook=_unique, parse_int=_integer)
+    except _RepeatedKey as error:
+        raise InvalidRequest(
+            "A JSON object repeats a key; which one counts would be a guess. Send each key once.", param=param
+        ) from error
+    except RecursionError as error:
+        raise _too_deep(param) from error
+    if raw.count(b"{") + raw.count(b"[") > _QUICK_DEPTH - depth and _depth(found) + depth > MAX_DEPTH:
+        raise _too_deep(param)
+    return found
+
+
+def is_container(raw: bytes) -> bool:
+    """Whether a raw value is an object or a list, and so worth examining."""
+    return raw[:1] in (b"{", b"[")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _RepeatedKey
+    return found
+
+
+def _integer(text: str) -> int | float:
+    return int(text) if len(text) < _MAX_DIGITS else float("inf")
+
+
+def _plainly_laid_out(body: bytes, found: dict[str, bytes]) -> bool:
+    """Whether the body is exactly these pairs in this order, keys spelled plainly, which proves that no key is repeated."""
+    skip = _SPACE.match
+    place = _end(skip, body, 0) + 1
+    for number, (key, raw) in enumerate(found.items()):
+        if number:
+            place = _end(skip, body, place)
+            if body[place : place + 1] != b",":
+                return False
+            place += 1
+        place = _end(skip, body, place)
+        name = b'"' + key.encode() + b'"'
+        if not body.startswith(name, place):
+            return False
+        place = _end(skip, body, place + len(name)) + 1
+        place = _end(skip, body, place)
+        if not body.startswith(raw, place):
+            return False
+        place += len(raw)
+    place = _end(skip, body, place)
+    return body[place : place + 1] == b"}" and _end(skip, body, place + 1) == len(body)
+
+
+def _end(skip: Any, body: bytes, place: int) -> int:
+    return int(skip(body, place).end())
+
+
+def _depth(found: Any) -> int:
+    deepest, waiting = 0, [(found, 1)]
+    while waiting:
+        item, depth = waiting.pop()
+        if isinstance(item, (dict, list)):
+            deepest = max(deepest, depth)
+            waiting += [(inner, depth + 1) for inner in (item.values() if isinstance(item, dict) else item)]
+    return deepest
+
+
+def _too_deep(param: str | None = None) -> InvalidRequest:
+    return InvalidRequest(f"The JSON is nested deeper than {MAX_DEPTH} levels.", param=param)
+
+
+def _place(error: Exception) -> str:
+    found = re.search(r"\(byte (\d+)\)", str(error))
+    return f" (byte {found[1]})" if found else ""

@@ -1,0 +1,131 @@
+"""Reads chat messages: each distinct one is examined once, then known again by its bytes.
+
+So a growing chat costs only its new messages. Kept messages go out as the very bytes that came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.chat import ChatMessage
+from gateway.errors import InvalidRequest
+from gateway.recent import Recent
+from gateway.shifting.blocks import text_of
+from gateway.shifting.links import CALL_LIST_KEYS, RESULT_KEYS, tool_links
+from gateway.web import strict_json
+from gateway.web.wire_marks import OWN_MESSAGE_KEYS, OWN_PART_KEYS, message_marks, text_value, unknown_meta_keys
+
+MEMORY_BYTES = 12 * 1024 * 1024
+_OVERHEAD = 1200  # bytes that a remembered message takes besides its text, measured
+_DEPTH = 2  # a message stands inside the list inside the body
+_RAW_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_RAW_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_FOREIGN_LINKS = frozenset(RESULT_KEYS[1:]) | {"toolCalls"}
+
+
+class MessageReader:
+    """Reads messages and remembers them, and which other JSON values it has examined."""
+
+    def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._messages: Recent[bytes, ChatMessage] = Recent(memory_bytes)
+        self._examined: Recent[bytes, bool] = Recent(memory_bytes // 4)
+
+    def read(self, raw: bytes) -> list[ChatMessage]:
+        """The messages of a raw `messages` list. Raises InvalidRequest with the JSON path of what is wrong."""
+        get = self._messages.get
+        return [get(item) or self._examine(item, index) for index, item in enumerate(strict_json.elements(raw, "messages"))]
+
+    def examine(self, raw: bytes, param: str) -> None:
+        """Makes sure that a top-level value repeats no key and is not nested too deep. Raises InvalidRequest."""
+        if strict_json.is_container(raw) and not self._examined.get(raw):
+            strict_json.value(raw, depth=1, param=param)
+            self._examined.put(raw, True, len(raw) + 100)
+
+    def _examine(self, raw: bytes, index: int) -> ChatMessage:
+        param = f"messages[{index}]"
+        parsed = strict_json.value(raw, depth=_DEPTH, param=param)
+        if not isinstance(parsed, dict):
+            raise InvalidRequest(f"{param} must be an object.", param=param)
+        made = _read(raw, parsed, param)
+        self._messages.put(raw, made, 2 * len(raw) + _OVERHEAD)
+        return made
+
+
+def _read(raw: bytes, parsed: dict[str, Any], param: str) -> ChatMessage:
+    role = text_value(parsed.get("role"), f"{param}.role")
+    if role is None:  # an item of another API: passed on as it is, grouped by its links
+        kind = str(parsed.get("type", ""))
+        role = "tool" if kind.endswith("_output") else "assistant"
+        return ChatMessage(raw, raw, parsed, role, text_of(parsed), tool_links(parsed))
+    links = tool_links(parsed)
+    own_id = text_value(parsed.get("id"), f"{param}.id")
+    marks = message_marks(parsed, param)
+    unknown = unknown_meta_keys(parsed)
+    outgoing = raw
+    if _has_own_fields(parsed) or not _FOREIGN_LINKS.isdisjoint(parsed) or _has_foreign_calls(parsed):
+        outgoing = msgspec.json.encode(_cleaned(_RAW_OBJECT.decode(raw), parsed, role))
+        parsed = strict_json.value(outgoing, depth=_DEPTH, param=param)
+    return ChatMessage(raw, outgoing, parsed, role, text_of(parsed), links, own_id, marks, unknown)
+
+
+def _has_own_fields(message: Mapping[str, Any]) -> bool:
+    if not OWN_MESSAGE_KEYS.isdisjoint(message):
+        return True
+    content = message.get("content")
+    return isinstance(content, list) and any(isinstance(part, dict) and not OWN_PART_KEYS.isdisjoint(part) for part in content)
+
+
+def _has_foreign_calls(message: Mapping[str, Any]) -> bool:
+    calls = message.get("tool_calls")
+    return isinstance(calls, list) and any(_lacks_id(call) for call in calls)
+
+
+def _lacks_id(call: Any) -> bool:
+    return isinstance(call, dict) and call.get("id") is None and not set(RESULT_KEYS[1:]).isdisjoint(call)
+
+
+def _cleaned(fields: dict[str, msgspec.Raw], parsed: Mapping[str, Any], role: str) -> dict[str, msgspec.Raw]:
+    """The message for the provider: without our fields, with links in OpenAI's spelling, every other value as it was spelled."""
+    out: dict[str, msgspec.Raw] = {}
+    for key, raw in fields.items():
+        if key in OWN_MESSAGE_KEYS:
+            continue
+        if key == "content" and isinstance(parsed["content"], list):
+            out[key] = _cleaned_parts(raw, parsed["content"])
+        elif key in CALL_LIST_KEYS:
+            out.setdefault("tool_calls", _cleaned_calls(raw, parsed[key]))
+        elif role in ("tool", "function") and key in RESULT_KEYS:
+            if parsed[key] is not None and "tool_call_id" not in out:
+                out["tool_call_id"] = fields["tool_call_id"] if parsed.get("tool_call_id") else raw
+        else:
+            out[key] = raw
+    return out
+
+
+def _cleaned_parts(raw: msgspec.Raw, parts: list[Any]) -> msgspec.Raw:
+    if not any(isinstance(part, dict) and not OWN_PART_KEYS.isdisjoint(part) for part in parts):
+        return raw
+    out = [
+        {key: item for key, item in _RAW_OBJECT.decode(piece).items() if key not in OWN_PART_KEYS}
+        if isinstance(part, dict)
+        else piece
+        for piece, part in zip(_RAW_LIST.decode(raw), parts, strict=True)
+    ]
+    return msgspec.Raw(msgspec.json.encode(out))
+
+
+def _cleaned_calls(raw: msgspec.Raw, calls: Any) -> msgspec.Raw:
+    if not isinstance(calls, list) or not any(_lacks_id(call) for call in calls):
+        return raw
+    out: list[Any] = []
+    for piece, call in zip(_RAW_LIST.decode(raw), calls, strict=True):
+        if not _lacks_id(call):
+            out.append(piece)
+            continue
+        fields = _RAW_OBJECT.decode(piece)
+        link = next(key for key in RESULT_KEYS[1:] if key in fields)
+        out.append({"id": fields[link], **{key: item for key, item in fields.items() if key not in ("id", link)}})
+    return msgspec.Raw(msgspec.json.encode(out))
