@@ -6,7 +6,7 @@ provider and no web framework below this line of sight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -29,7 +29,7 @@ from gateway.shifting.reasons import inclusion_reasons
 from gateway.shifting.shift import protection
 from tokenizer_profiles.base import PromptCount
 
-_MAX_RECOUNTS = 8  # of a prompt whose parts don't add up; each lets something more leave
+_Shift = Callable[[Sequence[PromptBlock], PromptCount, int, float], ShiftResult[PromptBlock]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,9 @@ class Counted:
 class CountingPort(Protocol):
     """Counts the prompt of a request, or of some of its messages."""
 
-    async def count(self, config: ModelConfig, request: ChatRequest, messages: Sequence[ChatMessage]) -> Counted:
+    async def count(
+        self, config: ModelConfig, upstream_model: str, request: ChatRequest, messages: Sequence[ChatMessage]
+    ) -> Counted:
         """The tokens of these messages with the request's tools and formats."""
 
 
@@ -85,17 +87,35 @@ class PromptPreparer:
         self._default_report = default_report
 
     async def prepare(self, request: ChatRequest) -> PreparedPrompt:
-        """Fits a request. Raises ModelNotFound or InvalidRequest; a prompt that can't be made to fit is an answer."""
+        """Fits a request to its model, else to the first of the model's fallbacks that it fits.
+
+        Raises ModelNotFound or InvalidRequest; a prompt that can't be made to fit is an answer, not an error.
+        """
         config = self._resolve(request.model)
+        prepared = await self._prepare_for(config, config.upstream_name(request.model), request)
+        for name in config.fallbacks if not prepared.fits else ():
+            fallback = self._resolve(name)
+            other = await self._prepare_for(fallback, fallback.upstream_name(name), request)
+            if other.fits:
+                text = f"{prepared.prompt_tokens} protected tokens don't fit {config.name}; {name} serves instead"
+                remark = Diagnostic("fallback", "warning", "fallback-model", text)
+                return replace(other, diagnostics=(*other.diagnostics, remark))
+        return prepared
+
+    async def _prepare_for(self, config: ModelConfig, upstream_model: str, request: ChatRequest) -> PreparedPrompt:
         strategy = request.options.strategy or config.context_strategy
         shift = self._shift(strategy)
-        upstream_model = config.upstream_name(request.model)
         limits = await self._limits.limits(config, upstream_model)
-        counted = await self._counting.count(config, request, request.messages)
+        counted = await self._counting.count(config, upstream_model, request, request.messages)
         budget, output_limit = _budget(request, config, limits, exact=not counted.estimated)
         marks, diagnostics = marked(request)
         blocks = _blocks(request, marks, counted.prompt)
-        fitted = await self._fit(config, request, blocks, counted, budget.prompt_limit, shift)
+
+        async def count(positions: Sequence[int]) -> PromptCount:
+            chosen = [request.messages[i] for i in positions]
+            return (await self._counting.count(config, upstream_model, request, chosen)).prompt
+
+        fitted = await _fit(blocks, counted, shift, budget.prompt_limit, config.cut_step, count)
         return PreparedPrompt(
             request=request,
             provider=config.provider,
@@ -114,7 +134,7 @@ class PromptPreparer:
             diagnostics=(*request.diagnostics, *diagnostics, *_remarks(strategy, marks, limits)),
         )
 
-    def _shift(self, name: str) -> Callable[[Sequence[PromptBlock], PromptCount, int, float], ShiftResult[PromptBlock]]:
+    def _shift(self, name: str) -> _Shift:
         try:
             strategy = self._strategies.get(name)
         except UnknownStrategy as error:
@@ -132,34 +152,29 @@ class PromptPreparer:
 
         return shift
 
-    async def _fit(
-        self,
-        config: ModelConfig,
-        request: ChatRequest,
-        blocks: Sequence[PromptBlock],
-        counted: Counted,
-        limit: int,
-        shift: Callable[[Sequence[PromptBlock], PromptCount, int, float], ShiftResult[PromptBlock]],
-    ) -> _Fitted:
-        """Shifts; where parts don't add up to the whole, what is left is counted anew, and more leaves until it fits."""
-        position = {block.id: i for i, block in enumerate(blocks)}
-        result = shift(blocks, counted.prompt, limit, config.cut_step)
-        reasons = dict(result.reasons)
-        prompt, kept = counted.prompt, result.kept
-        if counted.additive or len(kept) == len(blocks):
-            return _Fitted(kept, [position[block.id] for block in kept], reasons, prompt, result.prompt_tokens)
-        for _ in range(_MAX_RECOUNTS):
-            chosen = [request.messages[position[block.id]] for block in kept]
-            prompt = (await self._counting.count(config, request, chosen)).prompt
-            kept = [replace(block, tokens=count.tokens) for block, count in zip(kept, prompt.messages, strict=True)]
-            if prompt.total <= limit:
-                break
-            result = shift(kept, prompt, limit, 0.0)
-            if len(result.kept) == len(kept):
-                break
-            reasons |= result.reasons
-            kept = result.kept
-        return _Fitted(kept, [position[block.id] for block in kept], reasons, prompt, prompt.total)
+
+async def _fit(
+    blocks: Sequence[PromptBlock],
+    counted: Counted,
+    shift: _Shift,
+    limit: int,
+    cut_step: float,
+    count: Callable[[Sequence[int]], Awaitable[PromptCount]],
+) -> _Fitted:
+    """Shifts; where parts don't add up to the whole, what is left is counted anew, and more leaves until it fits."""
+    position = {block.id: i for i, block in enumerate(blocks)}
+    result = shift(blocks, counted.prompt, limit, cut_step)
+    reasons, prompt, kept, tokens = dict(result.reasons), counted.prompt, result.kept, result.prompt_tokens
+    settled = counted.additive or len(kept) == len(blocks)
+    while not settled:
+        prompt = await count([position[block.id] for block in kept])
+        kept = [replace(block, tokens=part.tokens) for block, part in zip(kept, prompt.messages, strict=True)]
+        tokens = prompt.total
+        result = shift(kept, prompt, limit, 0.0)
+        settled = len(result.kept) == len(kept)
+        reasons |= result.reasons
+        kept = result.kept
+    return _Fitted(kept, [position[block.id] for block in kept], reasons, prompt, tokens)
 
 
 def _budget(request: ChatRequest, config: ModelConfig, limits: Limits, *, exact: bool) -> tuple[ContextBudget, int | None]:

@@ -1,19 +1,25 @@
 """The contract of a tokenizer profile: how many tokens a chat request has for one model. Knows nothing of the gateway.
 
 Messages are OpenAI chat messages (mappings decoded from JSON); `request` is the request's other keys, of which `tools`,
-`tool_choice`, `functions`, `function_call`, `parallel_tool_calls` and `response_format` cost tokens. Nothing here raises on odd content: what is not understood
-is counted as text and marked approximate. No profile ever fetches a URL that stands in a message.
+`tool_choice`, `functions`, `function_call`, `parallel_tool_calls` and `response_format` cost tokens. Pass messages as they will
+be sent: every key in them is counted. Nothing here raises on odd content: what is not understood is counted as text and marked
+approximate. No profile ever fetches a URL that stands in a message.
 """
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from tokenizer_profiles.json_text import text_weight
 
 Message = Mapping[str, Any]
 Request = Mapping[str, Any]
+
+OFF_LOOP_CHARACTERS = 64 * 1024  # of text in one request; from here on it is counted in a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +61,37 @@ class TokenizerProfile(ABC):
     name: str
     approximate: bool  # whether plain text is only estimated; this, not the flag of a part, calls for a safety margin
 
+    @property
+    def loaded(self) -> bool:
+        """Whether the next count needs nothing from disk."""
+        return True
+
+    def load(self) -> None:  # noqa: B027  (most profiles have nothing to load)
+        """Reads what the profile needs (half a second for a large vocabulary): from any thread, at any time, more than once.
+
+        The first count does it too. Raises ProfileDataMissing.
+        """
+
     @abstractmethod
     async def count_prompt(self, messages: Sequence[Message], request: Request) -> PromptCount:
         """The tokens of a request. Long texts are counted off the event loop."""
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: B027  (most profiles hold nothing)
         """Gives back what the profile holds."""
 
 
 class AdditiveProfile(TokenizerProfile):
     """A profile for which a message costs the same wherever it stands, so that each is counted once."""
+
+    async def count_prompt(self, messages: Sequence[Message], request: Request) -> PromptCount:
+        """See `TokenizerProfile`: one batch, in a thread when there is much text or the profile is not loaded yet."""
+        if self.loaded and text_weight((*messages, request), OFF_LOOP_CHARACTERS) < OFF_LOOP_CHARACTERS:
+            return self._count_prompt(messages, request)
+        return await asyncio.to_thread(self._count_prompt, messages, request)
+
+    def _count_prompt(self, messages: Sequence[Message], request: Request) -> PromptCount:
+        counts = tuple(self.count_message(message) for message in messages)
+        return replace(self.count_request(request), messages=counts)
 
     @abstractmethod
     def count_message(self, message: Message) -> TokenCount:

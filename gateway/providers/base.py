@@ -6,7 +6,34 @@ A provider raises only `ProviderError`s; whoever receives a `Reply` closes it, i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long an upstream may take, in seconds; fractions are fine."""
+
+    connect_s: float = 10.0
+    first_token_s: float = 300.0  # from the start of the call to the first data event, or to the body of a plain answer
+    idle_s: float = 60.0  # silence after that
+    total_s: float = 900.0  # the whole call
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderConfig:
+    """What is configured of one upstream. Its repr shows no address and no key.
+
+    `base_url` may hold credentials and a query; `api_key` "passthrough" means that the client's own Authorization value goes
+    out; `headers` and `query` are added to every call.
+    """
+
+    name: str
+    base_url: str = field(default="", repr=False)
+    api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeouts: Timeouts = field(default_factory=Timeouts)
 
 
 @dataclass(frozen=True, slots=True)

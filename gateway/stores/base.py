@@ -1,7 +1,8 @@
 """The contract of a store: the latest audit per chat. A store keeps documents; it doesn't look into them.
 
 Keys are (tenant, chat id); the tenant of anonymous requests is "". Order of calls from one process is the order of their
-effect: a read sees every write handed over before it. A store raises only `StoreUnavailable`.
+effect: a read sees every write handed over before it. A store raises only `StoreUnavailable`, also before `open` and after
+`aclose`. It belongs to the event loop that opened it. A caller that is cancelled while it waits doesn't take its write back.
 """
 
 from __future__ import annotations
@@ -64,6 +65,10 @@ class StoredAudit:
         return replace(self, outcome=outcome)
 
 
+class UnknownStore(ValueError):
+    """No store answers to this URL; the text says which URLs there are and shows nothing of this one but its scheme."""
+
+
 class AuditStore(ABC):
     """Where the latest audit of every chat lives."""
 
@@ -73,11 +78,15 @@ class AuditStore(ABC):
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Writes what is handed over, then closes."""
+        """Writes what is handed over, then closes. Safe without `open`, and twice."""
 
     @abstractmethod
     async def replace(self, head: AuditHead, body: bytes) -> None:
-        """Makes this the chat's audit, whatever it held before. Returns when the head is committed; the body follows at once."""
+        """Makes this the chat's audit, whatever it held before. Returns when the head is committed; the body follows at once.
+
+        A body that comes too late, because the chat was deleted or replaced meanwhile, is dropped. The bytes of
+        bodies that aren't written yet are bounded: beyond the bound it waits its turn.
+        """
 
     @abstractmethod
     async def finish(self, key: AuditKey, outcome: AuditOutcome) -> None:

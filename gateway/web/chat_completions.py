@@ -44,7 +44,7 @@ class ChatCompletions:
             return  # nobody is there to read an answer
         except GatewayError as error:
             await send_error(send, error)
-        except Exception as error:  # the border: a defect is told without its details
+        except Exception as error:  # noqa: BLE001 - the border: a defect is told without its details
             await send_error(send, as_internal(error, scope))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,10 +52,11 @@ class ChatCompletions:
         require_json(headers.get("content-type", ""))
         if self._rooms.draining:
             raise ShuttingDown("The gateway is shutting down and takes no new work. Try again.")
-        engine = self._rooms.engine
-        body = await read_body(receive, headers, engine.settings.server.max_body_bytes)
-        client = scope["state"]["client"]
-        request = self._rooms.reader.read(body, headers, engine.settings.clients.chat_id_headers, client.tenant, client.authorization)
+        engine, client = self._rooms.engine, scope["state"]["client"]
+        settings = engine.settings
+        body = await read_body(receive, headers, settings.server.max_body_bytes)
+        names = settings.clients.chat_id_headers
+        request = self._rooms.reader.read(body, headers, names, client.tenant, client.authorization)
         with ClientWatch(receive) as watch:
             try:
                 generation = await engine.generations.generate(request, watch.why_cancelled)

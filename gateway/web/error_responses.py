@@ -16,7 +16,9 @@ MAX_RETRY_AFTER_S = 60
 _log = logging.getLogger(__name__)
 
 
-def error_object(error: GatewayError, *, overflow_code: str = TokenBudgetExceeded.code, generation_id: str | None = None) -> dict[str, Any]:
+def error_object(
+    error: GatewayError, *, overflow_code: str = TokenBudgetExceeded.code, generation_id: str | None = None
+) -> dict[str, Any]:
     """The JSON of an error. `overflow_code` is what stands in `code` for TOKEN_BUDGET_EXCEEDED."""
     metadata: dict[str, Any] = dict(error.metadata)
     if generation_id is not None:
@@ -28,7 +30,7 @@ def error_object(error: GatewayError, *, overflow_code: str = TokenBudgetExceede
 
 def error_headers(error: GatewayError) -> Headers:
     """What tells clients whether and when to try again."""
-    out: Headers = [] if error.retryable else [(b"x-should-retry", b"false")]
+    out: list[tuple[bytes, bytes]] = [] if error.retryable else [(b"x-should-retry", b"false")]
     if error.status in (429, 503):
         seconds = min(MAX_RETRY_AFTER_S, max(1, math.ceil(error.retry_after or 1)))
         out.append((b"retry-after", str(seconds).encode()))

@@ -66,4 +66,6 @@ def _decompressed(body: bytes, encoding: str, max_bytes: int) -> bytes:
 
 
 def _too_large(max_bytes: int) -> PayloadTooLarge:
-    return PayloadTooLarge(f"The body is larger than {max_bytes} bytes, which is server.max_body_bytes.", metadata={"maxBytes": max_bytes})
+    return PayloadTooLarge(
+        f"The body is larger than {max_bytes} bytes, which is server.max_body_bytes.", metadata={"maxBytes": max_bytes}
+    )

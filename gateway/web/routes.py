@@ -63,4 +63,3 @@ async def _defect(request: Request, error: Exception) -> Response:
 
 def _answer(error: GatewayError) -> Response:
     return json_response(error_object(error), error.status, error_headers(error))
-

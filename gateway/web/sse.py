@@ -42,9 +42,9 @@ class EventStream:
         except asyncio.CancelledError:
             if self._watch.departed:
                 raise
-            error = self._watch.why_cancelled()
-            await self._generation.aclose(error)
-            last = self._broken(error)
+            why = self._watch.why_cancelled()
+            await self._generation.aclose(why)
+            last = self._broken(why)
         self._watch.over()
         await send({"type": "http.response.body", "body": last})
 

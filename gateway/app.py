@@ -1,0 +1,215 @@
+"""The composition root: what the gateway is made of. Opens and closes everything; what is not named here does not exist."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from gateway.config_watch import ConfigWatch
+from gateway.counting import PromptCounting
+from gateway.errors import StoreUnavailable
+from gateway.generation import GenerationService
+from gateway.model_catalog import ModelCatalog, require_known
+from gateway.model_limits import ModelLimits
+from gateway.preparation import PromptPreparer
+from gateway.providers.base import Provider, ProviderConfig, Timeouts
+from gateway.providers.builtin import BUILTIN as PROVIDER_KINDS
+from gateway.recorder import AuditRecorder
+from gateway.settings import ProviderSettings, Settings, TimeoutSettings, load_settings
+from gateway.shifting import ContextStrategyRegistry
+from gateway.stores.base import AuditStore, UnknownStore
+from gateway.stores.builtin import open_store
+from gateway.tenants import Tenants
+from gateway.toml_tree import Place
+from gateway.unbuilt import require_built
+from gateway.web.guards import Guards
+from gateway.web.rooms import Engine, Rooms
+from gateway.web.routes import application
+from gateway.web.wire import ChatReader
+from gateway.web.wire_messages import MessageReader
+from tokenizer_profiles.registry import ProfileRegistry
+
+CONFIG_VARIABLE = "SLUICEGATE_CONFIG"  # how worker processes learn the configuration directory
+PURGE_EVERY_S = 3600.0
+DRAIN_S = 5.0  # so long open audits may take to end once the server has stopped
+_DAY_S = 86_400.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One validated configuration tree."""
+
+    settings: Settings
+    models: ModelCatalog
+
+
+def load_configuration(config_dir: Path, environ: Mapping[str, str]) -> Configuration:
+    """Reads and validates the whole tree. Raises ConfigError, which names file and key."""
+    settings = load_settings(config_dir, environ)
+    models = ModelCatalog.load(config_dir, settings, environ)
+    require_known(
+        settings,
+        models,
+        strategies=ContextStrategyRegistry.with_builtins().names(),
+        profiles=ProfileRegistry.with_builtins().names(),
+        providers=tuple(settings.providers),
+    )
+    require_built(settings, models)
+    return Configuration(settings, models)
+
+
+class Gateway:
+    """The running gateway: an ASGI application, and the parts behind it."""
+
+    def __init__(self, configuration: Configuration, config_dir: Path | None = None) -> None:
+        """With a directory its changes are picked up while the gateway runs."""
+        settings = configuration.settings
+        self._config_dir = config_dir
+        self._profiles = ProfileRegistry.with_builtins()
+        self._strategies = ContextStrategyRegistry.with_builtins()
+        self._store = _store(settings)
+        self._recorder = AuditRecorder(self._store)
+        self._providers: list[Provider] = []
+        self._watch: ConfigWatch[Configuration] | None = None
+        self._chores: set[asyncio.Task[object]] = set()
+        self._counting: PromptCounting
+        self.rooms = Rooms(self._engine(configuration), ChatReader(MessageReader()), self._store, self._problem)
+        app: ASGIApp = Guards(application(self.rooms, self._lifespan), self.rooms, settings.server.host)
+        if settings.server.cors_origins:
+            app = CORSMiddleware(
+                app,
+                allow_origins=settings.server.cors_origins,
+                allow_methods=["GET", "POST", "DELETE"],
+                allow_headers=["*", "Authorization"],
+                expose_headers=["x-request-id", "x-context-*"],
+            )
+        self.app = app
+
+    def drain(self) -> None:
+        """No new work from now on."""
+        self.rooms.draining = True
+
+    def _engine(self, configuration: Configuration) -> Engine:
+        settings, models = configuration.settings, configuration.models
+        providers = make_providers(settings)
+        self._providers += providers.values()
+        limits = ModelLimits(providers)
+        self._counting = PromptCounting(self._profiles, {name: provider.ask for name, provider in providers.items()})
+        preparer = PromptPreparer(models.resolve, self._strategies, self._counting, limits, settings.clients.report)
+        generations = GenerationService(preparer, self._recorder, providers)
+        return Engine(settings, models, Tenants(settings.auth), limits, preparer, generations)
+
+    def _swap(self, configuration: Configuration) -> None:
+        """Takes up a new configuration; requests under way end with the parts they started with."""
+        before = self.rooms.engine.settings
+        old, self._providers = self._providers, []
+        self.rooms.engine = self._engine(configuration)
+        self._do(_close_later(old, before.timeouts.total_s))
+        after = configuration.settings
+        if (before.server.host, before.server.port, before.store.url) != (after.server.host, after.server.port, after.store.url):
+            _log.warning("server.host, server.port and store.url change only with a restart")
+
+    def _problem(self) -> str | None:
+        return None if self._watch is None else self._watch.problem
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[dict[str, object]]:
+        await self._store.open()
+        self._do(self._warm_up())
+        self._do(self._purge())
+        if self._config_dir is not None:
+            current = Configuration(self.rooms.engine.settings, self.rooms.engine.models)
+            self._watch = ConfigWatch(self._config_dir, self._load, current, swap=self._swap)
+            self._do(self._watch.run())
+        try:
+            yield {"drain": self.drain}
+        finally:
+            self.drain()
+            await self._recorder.wait_idle(DRAIN_S)
+            await self._stop_chores()
+            for provider in self._providers:
+                await provider.aclose()
+            await self._store.aclose()
+
+    def _load(self) -> Configuration:
+        return load_configuration(self._config_dir or Path(), os.environ)
+
+    def _do(self, chore: object) -> None:
+        task = asyncio.ensure_future(chore)  # type: ignore[call-overload]
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+    async def _stop_chores(self) -> None:
+        chores = list(self._chores)
+        for chore in chores:
+            chore.cancel()
+        await asyncio.gather(*chores, return_exceptions=True)
+
+    async def _warm_up(self) -> None:
+        """Loads the tokenizers of configured models once the port answers, so that no first request waits for them."""
+        for config in self.rooms.engine.models.models():
+            await self._counting.ready_profile(config, config.upstream_name(config.name))
+
+    async def _purge(self) -> None:
+        """Forgets audits beyond their retention, every hour."""
+        while True:
+            days = self.rooms.engine.settings.store.retention_days
+            with suppress(StoreUnavailable):
+                await self._store.purge(time.time() - days * _DAY_S)
+            await asyncio.sleep(PURGE_EVERY_S)
+
+
+def make_providers(settings: Settings) -> dict[str, Provider]:
+    """The configured providers, by name. Nothing is connected yet."""
+    return {
+        name: PROVIDER_KINDS[provider.kind](_provider_config(name, provider, settings.timeouts))
+        for name, provider in settings.providers.items()
+    }
+
+
+def app_from_environment() -> ASGIApp:
+    """The application of a worker process, which learns its configuration directory from the environment."""
+    config_dir = Path(os.environ[CONFIG_VARIABLE])
+    return create_app(load_configuration(config_dir, os.environ), config_dir)
+
+
+def create_app(configuration: Configuration, config_dir: Path | None = None) -> ASGIApp:
+    """The gateway as an ASGI application."""
+    return Gateway(configuration, config_dir).app
+
+
+def _store(settings: Settings) -> AuditStore:
+    try:
+        return open_store(settings.store.url.reveal())
+    except UnknownStore as error:
+        raise Place(settings.provenance.file, "store.url").error(str(error)) from None
+
+
+async def _close_later(providers: list[Provider], seconds: float) -> None:
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        for provider in providers:
+            await provider.aclose()
+
+
+def _provider_config(name: str, provider: ProviderSettings, timeouts: TimeoutSettings) -> ProviderConfig:
+    return ProviderConfig(
+        name,
+        provider.base_url.reveal() if provider.base_url is not None else "",
+        provider.api_key.reveal() or None,
+        {key: value.reveal() for key, value in provider.headers.items()},
+        {key: value.reveal() for key, value in provider.query.items()},
+        Timeouts(timeouts.connect_s, timeouts.first_token_s, timeouts.idle_s, timeouts.total_s),
+    )

@@ -1,0 +1,135 @@
+"""The command line: serve, check, models. Exit code 0 fine, 1 the configuration is wrong, 2 wrong usage; never a traceback."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gateway import __version__
+from gateway.app import CONFIG_VARIABLE, Configuration, Gateway, app_from_environment, load_configuration, make_providers
+from gateway.config_listing import describe
+from gateway.model_catalog import ModelConfig, effective_limits
+from gateway.settings import require_safe_bind
+from gateway.toml_tree import ConfigError, Place
+
+FINE, WRONG_INPUT = 0, 1
+_FACTORY = f"{app_from_environment.__module__}:{app_from_environment.__name__}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; the process's exit code. Wrong usage ends the process with 2."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except ConfigError as error:
+        _complain(str(error))
+        return WRONG_INPUT
+    except KeyboardInterrupt:
+        return FINE
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Runs the gateway until it is told to stop."""
+    from gateway.server import serve_many, serve_one  # uvicorn is needed here alone
+
+    _override("SLUICEGATE_SERVER__HOST", options.host)
+    _override("SLUICEGATE_SERVER__PORT", options.port)
+    configuration = load_configuration(options.config, os.environ)
+    settings = configuration.settings
+    require_safe_bind(settings)
+    if options.workers > 1:
+        if settings.store.url.reveal().startswith("memory:"):
+            raise Place(settings.provenance.file, "store.url").error(
+                "memory: can't be shared by several workers; use sqlite:///FILE"
+            )
+        _override(CONFIG_VARIABLE, str(options.config))
+        serve_many(_FACTORY, settings.server, options.workers, _say)
+        return FINE
+    return FINE if serve_one(Gateway(configuration, options.config).app, settings.server, _say) else WRONG_INPUT
+
+
+def check(options: argparse.Namespace) -> int:
+    """Validates everything and prints the effective values with their sources."""
+    configuration = load_configuration(options.config, os.environ)
+    require_safe_bind(configuration.settings)
+    asked = asyncio.run(_ask_limits(configuration))
+    for key, value, source in describe(configuration.settings, configuration.models, asked):
+        _print(f"{key} = {value}  ({source})")
+    for config in configuration.models.all():
+        warning = effective_limits(config, asked.get(config.name)).warning
+        if warning:
+            _print(f"warning: {warning}")
+    _print("The configuration is valid.")
+    return FINE
+
+
+def models(options: argparse.Namespace) -> int:
+    """Prints what is configured, a line a model."""
+    configuration = load_configuration(options.config, os.environ)
+    asked = asyncio.run(_ask_limits(configuration))
+    for config in configuration.models.all():
+        limits = effective_limits(config, asked.get(config.name))
+        names = ", ".join((config.name, *config.aliases))
+        room = f"{limits.context_limit} tokens ({limits.source})"
+        _print(f"{names}  provider {config.provider}, {room}, tokenizer {config.tokenizer}")
+    return FINE
+
+
+async def _ask_limits(configuration: Configuration) -> dict[str, int | None]:
+    providers = make_providers(configuration.settings)
+
+    async def ask(config: ModelConfig) -> tuple[str, int | None]:
+        known = config.context_limit is not None
+        return config.name, None if known else await providers[config.provider].context_limit(config.upstream_name(config.name))
+
+    try:
+        return dict(await asyncio.gather(*(ask(config) for config in configuration.models.all())))
+    finally:
+        for provider in providers.values():
+            await provider.aclose()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sluicegate", description="Fits conversations into a model's context window.")
+    parser.add_argument("--version", action="version", version=f"sluicegate {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in (serve, check, models):
+        sub = commands.add_parser(command.__name__, help=(command.__doc__ or "").splitlines()[0])
+        where = "configuration directory (default: ./config)"
+        sub.add_argument("--config", type=Path, default=Path("config"), metavar="DIR", help=where)
+        sub.set_defaults(command=command)
+        if command is serve:
+            sub.add_argument("--host", help="address to bind (default: server.host)")
+            sub.add_argument("--port", help="port to bind, 0 for any (default: server.port)")
+            sub.add_argument("--workers", type=_workers, default=1, metavar="N", help="number of processes (default: 1)")
+    return parser
+
+
+def _workers(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 64:
+        raise argparse.ArgumentTypeError("must be a whole number from 1 to 64")
+    return int(text)
+
+
+def _override(variable: str, value: str | None) -> None:
+    """Options become environment overrides, so that a reload and worker processes see them too."""
+    if value is not None:
+        os.environ[variable] = value
+
+
+def _say(url: str) -> None:
+    _print(f"sluicegate answers at {url}")
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"sluicegate: {text}\n")

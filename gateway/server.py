@@ -1,0 +1,92 @@
+"""Runs the gateway under uvicorn: says when it is ready, and drains when it is told to stop."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+from gateway.settings import ServerSettings
+
+Ready = Callable[[str], None]
+_ASK_EVERY_S = 0.1
+_ASK_AT_MOST = 600
+
+
+class Server(uvicorn.Server):
+    """A server in a process of its own; `ready` is called with the URL once it answers."""
+
+    def __init__(self, config: uvicorn.Config, ready: Ready) -> None:
+        super().__init__(config)
+        self._tell = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts; then tells the URL under which it answers."""
+        await super().startup(sockets=sockets)
+        if self.started:
+            listening = [sock for server in self.servers for sock in server.sockets]
+            self._tell(url_of(self.config.host, listening[0].getsockname()[1]))
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stops taking new work at once; what is under way has its grace."""
+        drain = self.lifespan.state.get("drain")
+        if drain is not None:
+            drain()
+        super().handle_exit(sig, frame)
+
+
+def url_of(host: str, port: int) -> str:
+    """The URL of a bound address."""
+    bracketed = f"[{host}]" if ":" in host else host
+    return f"http://{bracketed}:{port}"
+
+
+def serve_one(app: Any, server: ServerSettings, ready: Ready) -> bool:
+    """Serves in this process until it is told to stop; whether it ever answered."""
+    running = Server(_config(app, server), ready)
+    running.run()
+    return running.started
+
+
+def serve_many(factory: str, server: ServerSettings, workers: int, ready: Ready) -> None:
+    """Serves in several processes that share one socket; `factory` names the function that makes the application."""
+    config = _config(factory, server, factory=True, workers=workers)
+    bound = config.bind_socket()
+    port = bound.getsockname()[1]
+    threading.Thread(target=_tell_when_it_answers, args=(config.host, port, ready), daemon=True).start()
+    Multiprocess(config, sockets=[bound]).run()
+
+
+def _config(app: Any, server: ServerSettings, **more: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        host=server.host.strip("[]"),
+        port=server.port,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=max(1, round(server.shutdown_grace_s)),
+        **more,
+    )
+
+
+def _tell_when_it_answers(host: str, port: int, ready: Ready) -> None:
+    for _ in range(_ASK_AT_MOST):
+        with suppress(OSError, http.client.HTTPException):
+            connection = http.client.HTTPConnection(host, port, timeout=1)
+            connection.request("GET", "/healthz")
+            if connection.getresponse().status == 200:
+                ready(url_of(host, port))
+                return
+        time.sleep(_ASK_EVERY_S)

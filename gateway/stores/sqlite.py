@@ -1,0 +1,313 @@
+"""The store in one SQLite file: a thread that owns the connection, fed by a queue. Knows nothing of the statements.
+
+Whatever waits in the queue is one batch. What callers wait for is committed in one transaction, in the order of the calls, and
+all of them are told in one step; the bodies nobody waits for are committed right after, in one transaction of their own. A read
+first writes the bodies it has to see. Several processes may use the same file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+from gateway.errors import StoreUnavailable
+from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStore, StoredAudit, UnknownStore
+from gateway.stores.sqlite_file import BUSY_TIMEOUT_S, SqliteFile
+
+BODY_BYTES = 32 * 1024 * 1024  # of bodies in one batch, give or take one, and of those to be tried again; the rest waits its turn
+WAITING_JOBS = 10_000  # beyond it `finish` waits for the thread to catch up
+RETRY_S = 1.0
+ATTEMPTS = 30  # for a body or an end that failed to be written
+CLOSE_S = 10.0
+PURGE_STEP = 256  # chats deleted in one go, so that a purge doesn't hold up the others
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+_WORDS = {
+    sqlite3.SQLITE_BUSY: f"The audit store is locked by another process for more than {BUSY_TIMEOUT_S:g} seconds.",
+    sqlite3.SQLITE_FULL: "The audit store can't be written: the disk is full.",
+    sqlite3.SQLITE_READONLY: "The audit store can't be written: it is read-only.",
+    sqlite3.SQLITE_CANTOPEN: "The audit store can't be opened.",
+    sqlite3.SQLITE_CORRUPT: "The audit store is damaged.",
+    sqlite3.SQLITE_NOTADB: "The audit store's file is not a SQLite database.",
+}
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """One thing for the thread to do."""
+
+    work: Callable[[], object]
+    future: asyncio.Future[Any] | None = None  # None: nobody waits, a failure is tried again later
+    writes: bool = True
+    chat: tuple[str, str] | None = None  # of a replacement and of a read
+    body: _Job | None = None  # of a replacement: what follows its commit
+    size: int = 0  # bytes of the body
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What one caller is told."""
+
+    job: _Job
+    value: object = None
+    error: StoreUnavailable | None = None
+
+
+class SqliteStore(AuditStore):
+    """Audits in a SQLite file, made with its folder when missing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writer: _Writer | None = None
+        self._revisions = itertools.count()
+
+    @classmethod
+    def from_url(cls, url: str) -> SqliteStore:
+        """The store for `sqlite:///relative/path` (to the working directory) or `sqlite:////absolute/path`."""
+        path = url.removeprefix("sqlite:///")
+        if path == url or not Path(path).name:
+            raise UnknownStore("A SQLite store is written sqlite:///relative/path or sqlite:////absolute/path")
+        return cls(Path(path))
+
+    async def open(self) -> None:
+        """Starts the thread; marks as failed what dead processes left prepared."""
+        if self._writer is not None:
+            return
+        writer = _Writer(SqliteFile(self._path))
+        try:
+            await writer.ask(writer.file.bury)
+        except BaseException:
+            await writer.stop()
+            raise
+        self._writer = writer
+
+    async def aclose(self) -> None:
+        """Writes what is handed over and ends the thread, within about ten seconds."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            await writer.stop()
+
+    async def replace(self, head: AuditHead, body: bytes) -> None:
+        """Makes this the chat's audit; the head is committed when it returns."""
+        writer, revision, key = self._opened(), next(self._revisions), head.key
+        await writer.ask(
+            partial(writer.file.put_head, head, revision),
+            chat=(key.tenant, key.chat_id),
+            body=_Job(partial(writer.file.put_body, key, revision, body), size=len(body)),
+            size=len(body),
+        )
+
+    async def finish(self, key: AuditKey, outcome: AuditOutcome) -> None:
+        """Ends a prepared audit of exactly this generation; tried again for a while when it can't be written."""
+        writer = self._opened()
+        await writer.tell(partial(writer.file.finish, key, outcome))
+
+    async def latest(self, tenant: str, chat_id: str) -> StoredAudit | None:
+        """The chat's audit."""
+        writer = self._opened()
+        return await writer.ask(partial(writer.file.latest, tenant, chat_id), writes=False, chat=(tenant, chat_id))
+
+    async def delete_chat(self, tenant: str, chat_id: str) -> bool:
+        """Deletes a chat with its audit."""
+        writer = self._opened()
+        return await writer.ask(partial(writer.file.delete_chat, tenant, chat_id))
+
+    async def purge(self, before: float) -> int:
+        """Deletes audits created before this time, in small steps."""
+        writer, total, deleted = self._opened(), 0, PURGE_STEP
+        while deleted == PURGE_STEP:
+            deleted = await writer.ask(partial(writer.file.purge, before, PURGE_STEP))
+            total += deleted
+        return total
+
+    async def check(self) -> None:
+        """Takes the write lock and lets go of it."""
+        await self._opened().ask(_nothing)
+
+    def _opened(self) -> _Writer:
+        if self._writer is None:
+            raise StoreUnavailable("The audit store is not open.")
+        return self._writer
+
+
+class _Writer:
+    """The thread. A daemon: a store that nobody closed must not keep the interpreter from ending."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self.file = file
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[_Job] = SimpleQueue()
+        self._retries: deque[_Job] = deque()
+        self._retry_at = 0.0
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._last = _Job(_nothing, self._ended)
+        self._thread = Thread(target=self._run, name="audit-store", daemon=True)
+        self._thread.start()
+
+    async def ask(
+        self,
+        work: Callable[[], _T],
+        *,
+        writes: bool = True,
+        chat: tuple[str, str] | None = None,
+        body: _Job | None = None,
+        size: int = 0,
+    ) -> _T:
+        """Hands a job over and waits for what comes of it."""
+        future: asyncio.Future[_T] = self._loop.create_future()
+        self._queue.put(_Job(work, future, writes, chat, body, size))
+        return await future
+
+    async def tell(self, work: Callable[[], object]) -> None:
+        """Hands a job over; waits only when the thread is far behind."""
+        self._queue.put(_Job(work))
+        while self._queue.qsize() > WAITING_JOBS:  # noqa: ASYNC110  # rare, and no event of the loop tells it
+            await asyncio.sleep(0.001)
+
+    async def stop(self) -> None:
+        """Ends the thread after everything handed over; gives up waiting for it after `CLOSE_S`."""
+        self._queue.put(self._last)
+        done, _ = await asyncio.wait([self._ended], timeout=CLOSE_S)
+        if done:
+            self._thread.join()
+        else:
+            _log.warning("the audit store could not be closed within %g seconds", CLOSE_S)
+
+    def _run(self) -> None:
+        batch: list[_Job] = []
+        while self._last not in batch:
+            batch = self._next_batch()
+            self._do([job for job in batch if job is not self._last])
+            if self._retries and time.monotonic() >= self._retry_at:
+                self._retry()
+        self._retry()
+        try:
+            self.file.close()
+        except (sqlite3.Error, OSError):
+            _log.warning("the audit store was not closed cleanly; nothing is lost, the next start tidies up")
+        self._tell([_Result(self._last)])
+
+    def _next_batch(self) -> list[_Job]:
+        """What waits in the queue, up to so many bytes of bodies; nothing when it is time to try again."""
+        timeout = max(0.0, self._retry_at - time.monotonic()) if self._retries else None
+        try:
+            batch = [self._queue.get(timeout=timeout)]
+        except Empty:
+            return []
+        size = batch[0].size
+        while size <= BODY_BYTES and self._queue.qsize():  # nobody else takes from the queue
+            batch.append(self._queue.get())
+            size += batch[-1].size
+        return batch
+
+    def _do(self, batch: Sequence[_Job]) -> None:
+        """One batch: what is waited for, its callers, then the bodies."""
+        bodies: dict[tuple[str, str], _Job] = {}
+        if batch:
+            self._tell(self._transact(batch, bodies))
+        if bodies:
+            self._transact(list(bodies.values()), {})
+
+    def _transact(self, jobs: Sequence[_Job], bodies: dict[tuple[str, str], _Job]) -> list[_Result]:
+        """Jobs in one transaction, all or none; puts the bodies that have to follow into `bodies`."""
+        writes, before = any(job.writes for job in jobs), dict(bodies)
+        try:
+            self.file.begin(writes=writes)
+            results = [_Result(job, _perform(job, bodies)) for job in jobs]
+            self.file.commit()
+        except Exception as cause:  # noqa: BLE001  # the thread must outlive any job, or every later call would wait forever
+            self.file.drop()
+            bodies.clear()
+            bodies.update(before)
+            alone = [len(jobs) > 1 and _innocent(job, cause, writes) for job in jobs]
+            return [
+                self._transact([job], bodies)[0] if again else self._failed(job, cause)
+                for job, again in zip(jobs, alone, strict=True)
+            ]
+        return results
+
+    def _failed(self, job: _Job, cause: Exception) -> _Result:
+        if job.future is None:
+            self._try_again(job)
+        error = StoreUnavailable(_words(cause))
+        error.__cause__ = cause
+        return _Result(job, error=error)
+
+    def _try_again(self, job: _Job) -> None:
+        job.attempts += 1
+        if job.attempts < ATTEMPTS and sum(job.size for job in self._retries) + job.size <= BODY_BYTES:
+            self._retries.append(job)
+            self._retry_at = time.monotonic() + RETRY_S
+        else:
+            _log.warning("a part of an audit could not be stored and is given up (attempt %d)", job.attempts)
+
+    def _retry(self) -> None:
+        """Failed jobs, each alone, until one fails again (it goes to the end of the line)."""
+        while self._retries:
+            result = self._transact([self._retries.popleft()], {})
+            if result[0].error is not None:
+                return
+
+    def _tell(self, results: Sequence[_Result]) -> None:
+        heard = [result for result in results if result.job.future is not None]
+        if heard:
+            try:
+                self._loop.call_soon_threadsafe(_settle, heard)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                _log.debug("nobody waits for the audit store any more")
+
+
+def _perform(job: _Job, bodies: dict[tuple[str, str], _Job]) -> object:
+    """One job within a transaction; a read first writes the body that its chat still waits for."""
+    if job.chat is not None and not job.writes and job.chat in bodies:
+        bodies.pop(job.chat).work()
+    value = job.work()
+    if job.chat is not None and job.body is not None:
+        bodies[job.chat] = job.body
+    return value
+
+
+def _innocent(job: _Job, cause: Exception, writes: bool) -> bool:
+    """Whether a job may have failed for another's sake: a read that stood among writes, or any job beside a bad one."""
+    if isinstance(cause, sqlite3.OperationalError | OSError | StoreUnavailable):  # the file as a whole
+        return writes and not job.writes
+    return True
+
+
+def _settle(results: Sequence[_Result]) -> None:
+    """Tells the callers, on their own thread; some may have left."""
+    for result in results:
+        future = result.job.future
+        if future is None or future.done():
+            continue
+        if result.error is None:
+            future.set_result(result.value)
+        else:
+            future.set_exception(result.error)
+
+
+def _words(cause: Exception) -> str:
+    """What a client is told: our own words, no path."""
+    if isinstance(cause, StoreUnavailable):
+        return cause.message
+    if isinstance(cause, OSError):
+        return _WORDS[sqlite3.SQLITE_CANTOPEN]
+    code = getattr(cause, "sqlite_errorcode", 0)
+    return _WORDS.get(code & 0xFF, "The audit store does not answer.")  # the low byte is the kind
+
+
+def _nothing() -> None:
+    """Asks for nothing but a transaction."""

@@ -1,0 +1,214 @@
+"""One SQLite file with audits: schema, migrations, statements. Part of `sqlite`; used by one thread at a time.
+
+Knows nothing of event loops, queues or retries. Raises sqlite3's errors and OSError as they come, and StoreUnavailable for a file
+of a newer version. Heads and bodies lie apart: a change of status must not rewrite a body of some hundred kilobytes. That a
+body never outlives its head, nor serves another generation, is the work of the triggers.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from gateway.errors import StoreUnavailable
+from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStatus, StoredAudit
+from gateway.stores.sqlite_owners import OwnerLock
+
+BUSY_TIMEOUT_S = 2.0
+
+# One entry a version, each a list of statements; what has been released is never edited.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE heads (
+            id INTEGER PRIMARY KEY,
+            tenant TEXT NOT NULL,
+            chat_id TEXT NOT NULL,
+            generation_id TEXT NOT NULL,
+            owner TEXT NOT NULL,
+            revision INTEGER NOT NULL,
+            status TEXT NOT NULL,
+            model TEXT NOT NULL,
+            created_at REAL NOT NULL,
+            auxiliary INTEGER NOT NULL,
+            finished_at REAL,
+            error_code TEXT,
+            finish_reason TEXT,
+            usage BLOB,
+            document BLOB NOT NULL,
+            UNIQUE (tenant, chat_id)
+        ) STRICT""",
+        "CREATE TABLE bodies (head_id INTEGER PRIMARY KEY, document BLOB NOT NULL) STRICT",
+        "CREATE INDEX heads_by_age ON heads (created_at)",
+        """CREATE TRIGGER head_replaced AFTER UPDATE OF revision ON heads
+            BEGIN DELETE FROM bodies WHERE head_id = old.id; END""",
+        """CREATE TRIGGER head_deleted AFTER DELETE ON heads
+            BEGIN DELETE FROM bodies WHERE head_id = old.id; END""",
+    ),
+)
+
+_PUT_HEAD = """
+INSERT INTO heads (tenant, chat_id, generation_id, owner, revision, status, model, created_at, auxiliary, document)
+VALUES (?, ?, ?, ?, ?, 'prepared', ?, ?, ?, ?)
+ON CONFLICT (tenant, chat_id) DO UPDATE SET
+    generation_id = excluded.generation_id, owner = excluded.owner, revision = excluded.revision, status = excluded.status,
+    model = excluded.model, created_at = excluded.created_at, auxiliary = excluded.auxiliary, document = excluded.document,
+    finished_at = NULL, error_code = NULL, finish_reason = NULL, usage = NULL"""
+_PUT_BODY = """
+INSERT OR REPLACE INTO bodies (head_id, document)
+SELECT id, ? FROM heads WHERE tenant = ? AND chat_id = ? AND owner = ? AND revision = ?"""
+_FINISH = """
+UPDATE heads SET status = ?, finished_at = ?, error_code = ?, finish_reason = ?, usage = ?
+WHERE tenant = ? AND chat_id = ? AND generation_id = ? AND status = 'prepared'"""
+_LATEST = """
+SELECT generation_id, model, created_at, auxiliary, heads.document,
+       status, finished_at, error_code, finish_reason, usage, bodies.document
+FROM heads LEFT JOIN bodies ON head_id = id WHERE tenant = ? AND chat_id = ?"""
+_BURY = """
+UPDATE heads SET status = 'failed', error_code = 'GATEWAY_RESTARTED', finished_at = ?
+WHERE status = 'prepared' AND owner = ?"""
+
+
+class SqliteFile:
+    """The database file, opened when first needed and again after every failure."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._owner = OwnerLock(path.with_name(f"{path.name}.owners"))
+        self._opened: sqlite3.Connection | None = None
+
+    def begin(self, *, writes: bool) -> None:
+        """Starts a transaction. One that only reads doesn't wait for the writers of other processes."""
+        self._connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    def commit(self) -> None:
+        """Ends the transaction: now it counts."""
+        self._connection.execute("COMMIT")
+
+    def drop(self) -> None:
+        """Undoes the transaction and lets go of the connection, which may be broken; the next use opens another."""
+        connection, self._opened = self._opened, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    def close(self) -> None:
+        """Moves the log into the file as far as nobody is in the way, closes, ends the sign of life."""
+        try:
+            if self._opened is not None:
+                self._opened.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        finally:
+            self.drop()
+            self._owner.release()
+
+    def bury(self) -> None:
+        """Marks as failed what the dead left prepared.
+
+        Inside a writing transaction: whoever commits a prepared head after it had shown its sign of life before.
+        """
+        prepared = self._connection.execute("SELECT DISTINCT owner FROM heads WHERE status = 'prepared'").fetchall()
+        dead = {owner for (owner,) in prepared} - self._owner.living()
+        self._connection.executemany(_BURY, [(time.time(), owner) for owner in dead])
+
+    def put_head(self, head: AuditHead, revision: int) -> None:
+        """Writes a head over whatever the chat held; its old body goes with it."""
+        key = head.key
+        self._connection.execute(
+            _PUT_HEAD,
+            (
+                *(key.tenant, key.chat_id, key.generation_id, self._owner.id, revision),
+                *(head.model, head.created_at, head.auxiliary, head.document),
+            ),
+        )
+
+    def put_body(self, key: AuditKey, revision: int, body: bytes) -> None:
+        """Writes the body of a head, if the chat still holds exactly that one."""
+        self._connection.execute(_PUT_BODY, (body, key.tenant, key.chat_id, self._owner.id, revision))
+
+    def finish(self, key: AuditKey, outcome: AuditOutcome) -> None:
+        """Ends a prepared audit of exactly this generation."""
+        self._connection.execute(
+            _FINISH,
+            (
+                *(outcome.status.value, outcome.finished_at, outcome.error_code, outcome.finish_reason, outcome.usage),
+                *(key.tenant, key.chat_id, key.generation_id),
+            ),
+        )
+
+    def latest(self, tenant: str, chat_id: str) -> StoredAudit | None:
+        """The chat's audit."""
+        row = self._connection.execute(_LATEST, (tenant, chat_id)).fetchone()
+        if row is None:
+            return None
+        generation_id, model, created_at, auxiliary, document, status, finished_at, error, reason, usage, body = row
+        head = AuditHead(AuditKey(tenant, chat_id, generation_id), model, created_at, document, bool(auxiliary))
+        if status == AuditStatus.PREPARED:
+            return StoredAudit(head, None, body)
+        return StoredAudit(head, AuditOutcome(AuditStatus(status), finished_at, error, usage, reason), body)
+
+    def delete_chat(self, tenant: str, chat_id: str) -> bool:
+        """Deletes a head with its body; False when there was none."""
+        return self._connection.execute("DELETE FROM heads WHERE tenant = ? AND chat_id = ?", (tenant, chat_id)).rowcount > 0
+
+    def purge(self, before: float, limit: int) -> int:
+        """Deletes at most `limit` audits created before this time; gives their number."""
+        old = "SELECT id FROM heads WHERE created_at < ? LIMIT ?"
+        return self._connection.execute(f"DELETE FROM heads WHERE id IN ({old})", (before, limit)).rowcount  # noqa: S608  # constant
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        if self._opened is None:
+            self._opened = self._connect()
+        return self._opened
+
+    def _connect(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+        self._owner.hold()
+        connection = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        try:
+            _use_wal(connection)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA secure_delete = FAST")  # some builds default to ON, which writes a replaced body twice
+            _migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switches a new file to a write-ahead log. SQLite doesn't wait when two do that at once, so this does."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+        time.sleep(0.01)
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Brings the schema to the newest version, once, whoever comes first."""
+    if _version(connection) == len(MIGRATIONS):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    for statements in MIGRATIONS[_version(connection) :]:
+        for statement in statements:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    connection.execute("COMMIT")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    known = len(MIGRATIONS)
+    if version > known:
+        raise StoreUnavailable(
+            f"The audit store was written by a newer gateway (schema {version}, known is {known}): update, or use another file."
+        )
+    return int(version)

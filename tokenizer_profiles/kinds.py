@@ -1,0 +1,46 @@
+"""The contract of a kind of profile: what a name such as `o200k_base` or `hf:DIR` makes. Knows no member of the family."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tokenizer_profiles.base import TokenizerProfile
+
+Ask = Callable[[str, str, bytes], Awaitable[bytes]]  # method, path from the server's root, body -> body of a good answer
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRequest:
+    """What is known when a profile is asked for: the model's name, what stands behind the colon of the profile's, a server."""
+
+    model: str = ""
+    argument: str = ""
+    ask: Ask | None = None
+
+
+class ProfileKind(ABC):
+    """Makes the profiles of one name; shares between them what can be shared."""
+
+    approximate: bool = False  # whether its profiles only estimate plain text
+    takes_argument: bool = False  # whether the name is followed by a colon and an argument
+
+    @property
+    def data_present(self) -> bool:
+        """Whether what it counts with is on this machine; True when it needs nothing."""
+        return True
+
+    @abstractmethod
+    def make(self, request: ProfileRequest) -> TokenizerProfile:
+        """A profile for a request. Reads nothing from disk and opens no connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileDescription:
+    """A line for people: a profile's name, the model families `auto` gives to it, its exactness, whether its data is here."""
+
+    name: str
+    models: tuple[str, ...]
+    approximate: bool
+    data_present: bool

@@ -1,0 +1,64 @@
+"""From a profile's name and a model's name to the profile that counts. Reads no files and imports no tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tokenizer_profiles.base import TokenizerProfile
+from tokenizer_profiles.builtin import AUTO, MODEL_FAMILIES, builtin_kinds, profile_name_for
+from tokenizer_profiles.errors import UnknownProfile
+from tokenizer_profiles.kinds import Ask, ProfileDescription, ProfileKind, ProfileRequest
+
+
+class ProfileRegistry:
+    """The known kinds of profile. An empty one knows only `auto`."""
+
+    def __init__(self, kinds: Mapping[str, ProfileKind] | None = None) -> None:
+        self._kinds: dict[str, ProfileKind] = dict(kinds or {})
+
+    @classmethod
+    def with_builtins(cls) -> ProfileRegistry:
+        """A registry of every built-in kind."""
+        registry = cls()
+        for name, kind in builtin_kinds().items():
+            registry.register(name, kind)
+        return registry
+
+    def register(self, name: str, kind: ProfileKind) -> Callable[[], None]:
+        """Adds a kind, or replaces the one of that name; what is returned takes it away again, safe to call twice."""
+        self._kinds[name] = kind
+
+        def undo() -> None:
+            if self._kinds.get(name) is kind:
+                del self._kinds[name]
+
+        return undo
+
+    def names(self) -> tuple[str, ...]:
+        """Every name that `resolve` takes; one that ends with a colon wants an argument behind it."""
+        return (AUTO, *(f"{name}:" if kind.takes_argument else name for name, kind in self._kinds.items()))
+
+    def resolve(self, name: str, model: str = "", ask: Ask | None = None) -> TokenizerProfile:
+        """The profile called `name` for a model; `auto` picks it by the model's name.
+
+        Profiles are made once and shared, but for `remote`, which belongs to the `ask` it is given: keep it. Raises
+        UnknownProfile, and ProfileNeedsServer for `remote` without `ask`. Loads nothing: see `TokenizerProfile.load`.
+        """
+        wanted = profile_name_for(model) if name == AUTO else name
+        stem, colon, argument = wanted.partition(":")
+        kind = self._kinds.get(stem)
+        if kind is None or kind.takes_argument != bool(colon and argument):
+            raise UnknownProfile(wanted, self.names())
+        return kind.make(ProfileRequest(model, argument, ask))
+
+    def describe(self) -> tuple[ProfileDescription, ...]:
+        """Every kind for people to read, with the families of models that `auto` gives to it."""
+        return tuple(
+            ProfileDescription(
+                name,
+                tuple(family.label for family in MODEL_FAMILIES if family.profile == name),
+                kind.approximate,
+                kind.data_present,
+            )
+            for name, kind in self._kinds.items()
+        )
