@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from gateway.config_watch import ConfigWatch
@@ -124,7 +124,7 @@ class Gateway:
         return None if self._watch is None else self._watch.problem
 
     @asynccontextmanager
-    async def _lifespan(self, app: Starlette) -> AsyncIterator[dict[str, object]]:
+    async def _lifespan(self, app: Router) -> AsyncIterator[dict[str, object]]:
         await self._store.open()
         self._do(self._warm_up())
         self._do(self._purge())

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gateway.shifting import BlockKind
+from gateway.shifting import BlockKind, PromptBlock
 from gateway.shifting.links import ToolLinks
 from tokenizer_profiles.base import TokenCount
 
@@ -75,8 +75,8 @@ class MarkRule:
 class ChatMessage:
     """One message with everything that can be known of it alone; shared by all requests that hold the same bytes.
 
-    `outgoing` is what the provider gets: `raw` itself unless the message carried fields of our own. `counts` remembers the
-    message's tokens by tokenizer profile, which is the only thing that changes.
+    `outgoing` is what the provider gets: `raw` itself unless the message carried fields of our own. Two things change: `counts`
+    remembers the message's tokens by tokenizer profile, `block` and `position` the block it was last, for the next turn.
     """
 
     raw: bytes
@@ -89,6 +89,8 @@ class ChatMessage:
     marks: Marks = NO_MARKS
     unknown_meta: tuple[str, ...] = ()
     counts: dict[str, TokenCount] = field(default_factory=dict)
+    block: PromptBlock | None = None
+    position: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,21 +189,33 @@ def _budget(request: ChatRequest, config: ModelConfig, limits: Limits, *, exact:
 
 def _blocks(request: ChatRequest, marks: Sequence[Marks], prompt: PromptCount) -> list[PromptBlock]:
     return [
-        PromptBlock(
-            id=f"m{index}",
-            role=message.role,
-            content=message.text,
-            kind=mark.kind or kind_of_role(message.role),
-            pinned=mark.pinned is True,
-            required=mark.required is True,
-            relevance=mark.relevance,
-            tokens=count.tokens,
-            message=message.message,
-            links=message.links,
-            manual_excluded=mark.manual_excluded is True,
-        )
-        for index, (message, mark, count) in enumerate(zip(request.messages, marks, prompt.messages, strict=True))
+        known
+        if (known := message.block) is not None
+        and message.position == position
+        and known.tokens == count.tokens
+        and mark is message.marks
+        else _block(position, message, mark, count.tokens)
+        for position, (message, mark, count) in enumerate(zip(request.messages, marks, prompt.messages, strict=True))
     ]
+
+
+def _block(position: int, message: ChatMessage, marks: Marks, tokens: int) -> PromptBlock:
+    made = PromptBlock(
+        id=f"m{position}",
+        role=message.role,
+        content=message.text,
+        kind=marks.kind or kind_of_role(message.role),
+        pinned=marks.pinned is True,
+        required=marks.required is True,
+        relevance=marks.relevance,
+        tokens=tokens,
+        message=message.message,
+        links=message.links,
+        manual_excluded=marks.manual_excluded is True,
+    )
+    if marks is message.marks:
+        message.block, message.position = made, position
+    return made
 
 
 def _audit_blocks(request: ChatRequest, blocks: Sequence[PromptBlock], before: PromptCount, fitted: _Fitted) -> list[AuditBlock]:
@@ -215,29 +227,16 @@ def _audit_blocks(request: ChatRequest, blocks: Sequence[PromptBlock], before: P
     template = fitted.prompt.template
     out.append(_request_block(len(out), "template", template.tokens, template.approximate))
     plan = protection(blocks)
-    reasons = inclusion_reasons(blocks, plan)
+    included = inclusion_reasons(blocks, plan)
     groups: dict[int, str] = {i: f"g{group.first}" for group in plan.groups if len(group.indexes) > 1 for i in group.indexes}
-    kept = {block.id: block.tokens or 0 for block in fitted.kept}
+    kept = dict(zip(fitted.positions, fitted.kept, strict=True))
     start = len(out)
-    for i, (block, message) in enumerate(zip(blocks, request.messages, strict=True)):
-        tokens = kept.get(block.id)
-        included = tokens is not None
-        out.append(
-            AuditBlock(
-                order=start + i,
-                id=message.id or block.id,
-                role=block.role,
-                kind=block.kind.value,
-                source="request",
-                name=_name(message),
-                tokens=(block.tokens or 0) if tokens is None else tokens,
-                approximate=before.messages[i].approximate,
-                included=included,
-                reason=(reasons[i] if included else fitted.reasons.get(block.id, Reason.CONTEXT_SHIFT)).value,
-                group=groups.get(i),
-                message=i,
-            )
-        )
+    for i, (block, message, count) in enumerate(zip(blocks, request.messages, before.messages, strict=True)):
+        stays = kept.get(i)
+        reason = included[i] if stays is not None else fitted.reasons.get(block.id, Reason.CONTEXT_SHIFT)
+        tokens = (block if stays is None else stays).tokens or 0
+        named = (start + i, message.id or block.id, block.role, block.kind, block.source, _name(message))
+        out.append(AuditBlock(*named, tokens, count.approximate, stays is not None, reason, groups.get(i), None, i))
     return out
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from gateway.audit import encode_body, encode_summary
 from gateway.errors import ClientCancelled, GatewayError, Internal, StoreUnavailable
+from gateway.identifiers import new_id
 from gateway.prepared import PreparedPrompt
 from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStatus, AuditStore
 
@@ -63,7 +63,7 @@ class OpenAudit:
         self._closed(self)
         outcome = AuditOutcome(status, self._clock(), code, usage, finish_reason)
         try:
-            await asyncio.shield(self._store.finish(self.key, outcome))
+            await self._store.finish(self.key, outcome)  # hands over; a cancellation doesn't take it back
         except StoreUnavailable:
             _log.error("the end of generation %s could not be stored", self.key.generation_id)
 
@@ -80,7 +80,7 @@ class AuditRecorder:
 
     async def open(self, prepared: PreparedPrompt) -> OpenAudit:
         """Commits the audit's head; the body follows. Raises StoreUnavailable, and then nothing may be sent."""
-        generation_id = f"gen_{uuid.uuid4().hex}"
+        generation_id = new_id("gen_")
         request = prepared.request
         auxiliary = request.options.auxiliary or request.options.chat_id is None
         chat_id = generation_id if auxiliary else request.options.chat_id or generation_id

@@ -76,6 +76,7 @@ def _config(app: Any, server: ServerSettings, **more: Any) -> uvicorn.Config:
         access_log=False,
         log_level="warning",
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=max(1, round(server.shutdown_grace_s)),
         **more,
     )

@@ -22,6 +22,7 @@ APPROXIMATE = "approximate"
 
 _VARIANTS = (
     "mini|nano|pro|preview|latest|chat|codex|max|audio|realtime|search|transcribe|tts|deep-research|api|low|medium|high|xhigh"
+    "|sol|terra|luna|cyber"
 )
 _OLD_VARIANTS = "turbo|preview|vision|vision-preview|instruct|16k|32k"
 
@@ -48,7 +49,7 @@ MODEL_FAMILIES = (
     ModelFamily("gpt-5*", "o200k_base", r"gpt-5(?:\.\d{1,2})?"),
     ModelFamily("o1*, o3*, o4*", "o200k_base", r"o[134]"),
     ModelFamily("gpt-4*", "cl100k_base", r"gpt-4", _OLD_VARIANTS),
-    ModelFamily("gpt-3.5*", "cl100k_base", r"gpt-3\.?5", _OLD_VARIANTS),
+    ModelFamily("gpt-3.5*", "cl100k_base", r"gpt-3\.5|gpt-35-turbo", _OLD_VARIANTS),
 )
 
 # OpenAI's published prices of images in tokens; the first pattern that begins the bare name decides.

@@ -29,7 +29,7 @@ _ASCII = _patterns(
     (r"[!-/:-@\[-`{-~\x00-\x08\x0b\x0c\x0e-\x1f\x7f]{1,2}", 1.35),
 )
 _WIDER = _patterns(
-    (r"[\x80-\u024f\u1e00-\u1eff\u0300-\u036f]", 1.0),  # Latin beyond ASCII
+    (r"[\x80-\u024f\u1e00-\u1eff\u0300-\u036f]", 1.6),  # Latin beyond ASCII
     (r"[\u0400-\u052f]{1,2}", 1.4),  # Cyrillic
     (r"[\u0250-\u02ff\u0370-\u03ff]", 1.1),  # phonetic letters, Greek
     (r"[\u0530-\u058f]", 2.2),  # Armenian

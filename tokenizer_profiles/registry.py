@@ -47,7 +47,7 @@ class ProfileRegistry:
         wanted = profile_name_for(model) if name == AUTO else name
         stem, colon, argument = wanted.partition(":")
         kind = self._kinds.get(stem)
-        if kind is None or kind.takes_argument != bool(colon and argument):
+        if kind is None or kind.takes_argument != bool(colon) or bool(colon) != bool(argument):
             raise UnknownProfile(wanted, self.names())
         return kind.make(ProfileRequest(model, argument, ask))
 

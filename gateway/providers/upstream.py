@@ -24,7 +24,7 @@ class Upstream:
         self.status = response.status_code
         self.headers = response.headers
         if not isinstance(response.stream, httpx.AsyncByteStream):
-            raise TypeError("the transport gave an answer that cannot be awaited")
+            raise TypeError("the transport's answer is not asynchronous")
         self._stream = response.stream
         self._patience = patience
         self._connect_s = connect_s

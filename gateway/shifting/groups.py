@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gateway.shifting.blocks import PromptBlock
 from gateway.shifting.links import ToolLinks
@@ -24,6 +25,12 @@ class BlockGroup:
     def first(self) -> int:
         """The position of the oldest member, which is the group's age."""
         return self.indexes[0]
+
+
+@lru_cache(maxsize=4096)
+def _alone(index: int) -> BlockGroup:
+    """The group of one message without links, which is what most are."""
+    return BlockGroup((index,))
 
 
 class _Call:
@@ -95,7 +102,7 @@ def block_groups(blocks: Sequence[PromptBlock]) -> list[BlockGroup]:
     """All groups of a prompt, oldest first."""
     links = [block.links for block in blocks]
     if not any(links):
-        return [BlockGroup((index,)) for index in range(len(blocks))]
+        return [_alone(index) for index in range(len(blocks))]
     members: dict[int, list[int]] = {}
     for index, root in enumerate(group_roots(links)):
         members.setdefault(root, []).append(index)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from gateway.shifting.blocks import PromptBlock, block_of
+from gateway.shifting.blocks import PROTECTED_KINDS, PromptBlock, block_of
 from gateway.shifting.counting import TokenCounter
 from gateway.shifting.groups import BlockGroup, block_groups
 from gateway.shifting.result import ShiftResult
@@ -65,13 +65,9 @@ def protection(blocks: Sequence[PromptBlock]) -> Protection:
     """Finds the groups of a prompt and which of them are protected: by a member's own nature or by the current turn."""
     groups = block_groups(blocks)
     start = current_turn(blocks)
-    whole_turn = start < len(blocks)
-    newest = max((group.indexes[-1] for group in groups), default=-1)
-    protected = tuple(
-        any(blocks[i].self_protected for i in group.indexes)
-        or (group.indexes[-1] >= start if whole_turn else group.indexes[-1] == newest)
-        for group in groups
-    )
+    turn = start if start < len(blocks) else len(blocks) - 1  # without a user message the newest group is the current turn
+    own = [block.pinned or block.required or block.kind in PROTECTED_KINDS for block in blocks]
+    protected = tuple([group.indexes[-1] >= turn or any([own[i] for i in group.indexes]) for group in groups])
     return Protection(tuple(groups), protected, start)
 
 

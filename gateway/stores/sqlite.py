@@ -27,6 +27,7 @@ from gateway.stores.sqlite_file import BUSY_TIMEOUT_S, SqliteFile
 
 BODY_BYTES = 32 * 1024 * 1024  # of bodies in one batch, give or take one, and of those to be tried again; the rest waits its turn
 WAITING_JOBS = 10_000  # beyond it `finish` waits for the thread to catch up
+LINGER_S = 0.005  # so long an end may wait for company: waking the thread for it alone costs more than writing it
 RETRY_S = 1.0
 ATTEMPTS = 30  # for a body or an end that failed to be written
 CLOSE_S = 10.0
@@ -150,6 +151,8 @@ class _Writer:
         self.file = file
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Job] = SimpleQueue()
+        self._told: list[_Job] = []  # in the order of the calls, before whatever is asked next
+        self._hand_over_later: asyncio.TimerHandle | None = None
         self._retries: deque[_Job] = deque()
         self._retry_at = 0.0
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -168,23 +171,36 @@ class _Writer:
     ) -> _T:
         """Hands a job over and waits for what comes of it."""
         future: asyncio.Future[_T] = self._loop.create_future()
+        self._hand_over()
         self._queue.put(_Job(work, future, writes, chat, body, size))
         return await future
 
     async def tell(self, work: Callable[[], object]) -> None:
         """Hands a job over; waits only when the thread is far behind."""
-        self._queue.put(_Job(work))
+        self._told.append(_Job(work))
+        if self._hand_over_later is None:
+            self._hand_over_later = self._loop.call_later(LINGER_S, self._hand_over)
         while self._queue.qsize() > WAITING_JOBS:  # noqa: ASYNC110  # rare, and no event of the loop tells it
             await asyncio.sleep(0.001)
 
     async def stop(self) -> None:
         """Ends the thread after everything handed over; gives up waiting for it after `CLOSE_S`."""
+        self._hand_over()
         self._queue.put(self._last)
         done, _ = await asyncio.wait([self._ended], timeout=CLOSE_S)
         if done:
             self._thread.join()
         else:
             _log.warning("the audit store could not be closed within %g seconds", CLOSE_S)
+
+    def _hand_over(self) -> None:
+        """Gives the thread what nobody waits for."""
+        if self._hand_over_later is not None:
+            self._hand_over_later.cancel()
+            self._hand_over_later = None
+        told, self._told = self._told, []
+        for job in told:
+            self._queue.put(job)
 
     def _run(self) -> None:
         batch: list[_Job] = []

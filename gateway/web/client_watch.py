@@ -10,7 +10,7 @@ from gateway.web.asgi import Receive
 
 
 class ClientWatch:
-    """While entered, a departure of the client cancels the task that entered. `over` ends the watch before one's own last word."""
+    """While entered, a departure of the client cancels the task that entered; `over` ends the watch before the last word."""
 
     def __init__(self, receive: Receive) -> None:
         self.departed = False

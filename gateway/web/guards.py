@@ -1,23 +1,23 @@
-"""The outermost layer: a request id on every answer, the Host check, and the client's key. Looks into no body."""
+"""The outermost layer: a request id on every answer, the Host check, the client's key, and errors as JSON. Looks into no body."""
 
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from gateway.errors import GatewayError, HostNotAllowed
+from gateway.errors import ClientCancelled, GatewayError, HostNotAllowed, MethodNotAllowed, NotFound
+from gateway.identifiers import new_id
 from gateway.web.asgi import Receive, Scope, Send
-from gateway.web.error_responses import send_error
+from gateway.web.error_responses import as_internal, send_error
 from gateway.web.rooms import Rooms
 
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _SLASHES = re.compile("/{2,}")
-_PORT = re.compile(r":[0-9]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,9 @@ class Client:
 
     tenant: str | None
     authorization: str | None
+
+
+_NOBODY = Client(None, None)
 
 
 class Guards:
@@ -37,32 +40,39 @@ class Guards:
         self._bound_host = bound_host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets a request in, or answers it with an error."""
+        """Lets a request in; whatever goes wrong is answered with an error, unless an answer has begun."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = (b"x-request-id", f"req_{uuid.uuid4().hex}".encode())
+        request_id = (b"x-request-id", new_id("req_").encode())
+        begun = False
 
         async def send_with_id(message: MutableMapping[str, Any]) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], request_id]
+                begun = True
             await send(message)
 
-        scope["path"] = _routed_path(scope)
         try:
-            headers = dict(scope["headers"])
-            self._check_host(headers.get(b"host", b""))
-            open_path = scope["path"] in _OPEN_PATHS
-            scope["state"] = {"client": Client(None, None) if open_path else self._client(headers)}
-        except GatewayError as error:
-            await send_error(send_with_id, error)
-            return
-        await self._app(scope, receive, send_with_id)
+            scope["app"], scope["path"] = self, _routed_path(scope)
+            scope["state"] = {"client": self._let_in(scope)}
+            await self._app(scope, receive, send_with_id)
+        except ClientCancelled:
+            return  # nobody is there to read an answer
+        except Exception as error:  # noqa: BLE001  # the border: a defect is told without its details
+            found = _as_gateway_error(error, scope)
+            if not begun:
+                await send_error(send_with_id, found)
 
-    def _check_host(self, host: bytes) -> None:
-        name = _PORT.sub("", host.decode("latin-1").strip().lower())
-        if name not in (*self._rooms.engine.settings.server.allowed_hosts, self._bound_host):
+    def _let_in(self, scope: Scope) -> Client:
+        headers = dict(scope["headers"])
+        name = headers.get(b"host", b"").decode("latin-1").strip().lower()
+        if name[-1:].isdigit() or name[-1:] == ":":
+            name = name.rpartition(":")[0] or name
+        if name not in self._rooms.engine.settings.server.allowed_hosts and name != self._bound_host:
             raise HostNotAllowed("This Host is not served here; add it to server.allowed_hosts if it should be.")
+        return _NOBODY if scope["path"] in _OPEN_PATHS else self._client(headers)
 
     def _client(self, headers: dict[bytes, bytes]) -> Client:
         authorization = headers.get(b"authorization", b"").decode("latin-1") or None
@@ -75,6 +85,16 @@ class Guards:
         return Client(tenant, authorization if tenant is None else None)
 
 
+def _as_gateway_error(error: Exception, scope: Scope) -> GatewayError:
+    if isinstance(error, GatewayError):
+        return error
+    if isinstance(error, HTTPException):
+        if error.status_code == 405:
+            return MethodNotAllowed("This path does not take that method.")
+        return NotFound("There is no such path.")
+    return as_internal(error, scope)
+
+
 def _routed_path(scope: Scope) -> str:
     """The path as it was sent, still percent-encoded, so that an id with a slash stays one segment.
 
@@ -84,4 +104,4 @@ def _routed_path(scope: Scope) -> str:
     path: str = raw.decode("latin-1") if raw else scope["path"]
     if path.startswith("/api/"):
         return path
-    return (_SLASHES.sub("/", path).rstrip("/") or "/").replace("/v1/v1/", "/v1/")
+    return _SLASHES.sub("/", path).rstrip("/") or "/"

@@ -21,7 +21,7 @@ class Health:
         return json_response({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
-        """Whether requests can be served: configuration, store, not draining. A broken new configuration is told, not a reason."""
+        """Whether requests can be served: store writable, not draining. A broken new configuration is told, no reason."""
         draining = self._rooms.draining
         store = "ok"
         try:

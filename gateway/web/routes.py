@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 from starlette.types import Lifespan
 
-from gateway.errors import ClientCancelled, GatewayError, MethodNotAllowed, NotFound
 from gateway.web.chat_completions import ChatCompletions
 from gateway.web.chats import Chats
 from gateway.web.context_audit import ContextAudit
 from gateway.web.context_preview import ContextPreview
-from gateway.web.error_responses import as_internal, error_headers, error_object
 from gateway.web.health import Health
-from gateway.web.json_response import json_response
 from gateway.web.models import Models
 from gateway.web.rooms import Rooms
 
@@ -39,27 +32,6 @@ def routes(rooms: Rooms) -> list[Route]:
     ]
 
 
-def application(rooms: Rooms, lifespan: Lifespan[Starlette]) -> Starlette:
-    """The application behind the guards: the routes, and errors as JSON."""
-    handlers = {HTTPException: _http_error, GatewayError: _gateway_error, Exception: _defect}
-    return Starlette(routes=routes(rooms), lifespan=lifespan, exception_handlers=handlers)  # type: ignore[arg-type]
-
-
-async def _http_error(request: Request, error: HTTPException) -> Response:
-    if error.status_code == 405:
-        return _answer(MethodNotAllowed("This path does not take that method."))
-    return _answer(NotFound("There is no such path."))
-
-
-async def _gateway_error(request: Request, error: GatewayError) -> Response:
-    if isinstance(error, ClientCancelled):
-        return Response(status_code=499)
-    return _answer(error)
-
-
-async def _defect(request: Request, error: Exception) -> Response:
-    return _answer(as_internal(error, request.scope))
-
-
-def _answer(error: GatewayError) -> Response:
-    return json_response(error_object(error), error.status, error_headers(error))
+def application(rooms: Rooms, lifespan: Lifespan[Router]) -> Router:
+    """The application behind the guards, which turn its errors into JSON. A bare router: each layer costs every request."""
+    return Router(routes=routes(rooms), redirect_slashes=False, lifespan=lifespan)

@@ -74,7 +74,10 @@ def _model(found: Mapping[str, bytes]) -> str:
     raw = found.get("model", b"null")
     if raw[:1] != b'"':
         raise InvalidRequest("The request has no `model`; it must be a string.", param="model")
-    return msgspec.json.decode(raw, type=str)
+    model = msgspec.json.decode(raw, type=str)
+    if not model:
+        raise InvalidRequest("`model` is empty; GET /v1/models lists the models there are.", param="model")
+    return model
 
 
 def _stream(found: Mapping[str, bytes]) -> bool:

@@ -23,6 +23,7 @@ _KNOWN = {
     "chatId", "contextStrategy", "replyReserve", "contextLimit", "report", "purpose", "marks",
     "character", "persona", "lorebooks", "memory", "variables",
 }  # fmt: skip
+_KNOWN |= {re.sub(r"([A-Z])", lambda found: "_" + found[1].lower(), key) for key in _KNOWN}
 _UNBUILT = ("character", "persona", "lorebooks", "memory", "variables")
 _SELECTORS = ("index", "id", "range", "name")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -70,11 +71,10 @@ def _parsed(fields: Mapping[str, bytes], key: str) -> Any:
 
 
 def _unknown(shift: Mapping[str, Any]) -> list[Diagnostic]:
-    snake = {re.sub(r"([A-Z])", lambda found: "_" + found[1].lower(), key) for key in _KNOWN}
     return [
         Diagnostic("request", "warning", "unknown-option", f"contextShift.{key[:60]!r} is not known and was ignored")
         for key in shift
-        if key not in _KNOWN and key not in snake
+        if key not in _KNOWN
     ]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -38,6 +40,8 @@ class Call:
             await self.answer(b"0\r\n\r\n")
 
     def reset(self) -> None:
+        """Breaks the connection with a reset rather than an end."""
+        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 
     async def left(self) -> None:

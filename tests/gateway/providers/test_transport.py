@@ -37,7 +37,9 @@ def run(serving, script, test):
 
 def test_a_request_arrives_as_it_was_built_and_the_answer_raw(serving):
     async def script(call):
-        await call.plain(b"\x1f\x8b-not-inflated", status=302, headers=b"Content-Encoding: gzip\r\nLocation: /x\r\nset-cookie: a=b\r\n")
+        await call.plain(
+            b"\x1f\x8b-not-inflated", status=302, headers=b"Content-Encoding: gzip\r\nLocation: /x\r\nset-cookie: a=b\r\n"
+        )
 
     async def test(server, transport):
         response = await transport.handle_async_request(request(server.url, b'{"a": 1}'))
@@ -268,6 +270,24 @@ def test_a_proxy_in_the_environment_means_stock_httpx(monkeypatch, environment, 
 
 
 def test_http2_means_stock_httpx():
+    pytest.importorskip("h2")
     client = make_client("https://model.test/v1", http2=True)
     assert not isinstance(client._transport, AiohttpTransport)
     asyncio.run(client.aclose())
+
+
+def test_a_transport_closed_under_an_open_answer_ends_it(serving):
+    async def script(call):
+        await call.events(b"one", end=False)
+        await call.left()
+
+    async def test(server, transport):
+        response = await transport.handle_async_request(request(server.url))
+        chunks = aiter(response.stream)
+        assert await anext(chunks) == b"one"
+        await transport.aclose()
+        with pytest.raises(httpx.ReadError):
+            await asyncio.wait_for(anext(chunks), 1)
+        await response.aclose()
+
+    run(serving, script, test)

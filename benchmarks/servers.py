@@ -1,0 +1,162 @@
+"""The other side of the benchmarks: a quick upstream, a plain Starlette + stock httpx pass-through, and the gateway.
+
+Each runs as a process of its own on a loopback port and is ended by its pid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+STREAM_CHUNKS, STREAM_PAUSE_S = 5, 0.005
+_ANSWER = {
+    "id": "cmpl-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "gpt-4o",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "word " * 60}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 200, "completion_tokens": 60, "total_tokens": 260},
+}
+_ANSWER_BYTES = json.dumps(_ANSWER).encode()
+
+
+def _chunk(content: str | None, finish: str | None) -> bytes:
+    delta = {} if content is None else {"content": content}
+    chunk = {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+async def upstream(scope: Any, receive: Any, send: Any) -> None:
+    """Answers every chat completion alike; streams are paced."""
+    if scope["type"] == "lifespan":
+        while True:
+            message = await receive()
+            await send({"type": message["type"] + ".complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    if b'"stream":true' not in body[-40:]:
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(_ANSWER_BYTES)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": _ANSWER_BYTES})
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+    for number in range(STREAM_CHUNKS):
+        await send({"type": "http.response.body", "body": _chunk(f"word {number} ", None), "more_body": True})
+        await asyncio.sleep(STREAM_PAUSE_S)
+    await send({"type": "http.response.body", "body": _chunk(None, "stop") + b"data: [DONE]\n\n"})
+
+
+def passthrough() -> Any:
+    """The peer: what one writes first with Starlette and httpx. It neither counts nor remembers."""
+    import httpx
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response, StreamingResponse
+    from starlette.routing import Route
+
+    target = os.environ["BENCHMARK_UPSTREAM"] + "/chat/completions"
+    client = httpx.AsyncClient(timeout=60)
+
+    async def chat(request: Request) -> Response:
+        body = await request.body()
+        sent = client.build_request("POST", target, content=body, headers={"content-type": "application/json"})
+        answer = await client.send(sent, stream=True)
+        kind = answer.headers.get("content-type", "")
+        if not kind.startswith("text/event-stream"):
+            content = await answer.aread()
+            await answer.aclose()
+            return Response(content, answer.status_code, media_type=kind)
+
+        async def chunks() -> AsyncIterator[bytes]:
+            try:
+                async for chunk in answer.aiter_raw():
+                    yield chunk
+            finally:
+                await answer.aclose()
+
+        return StreamingResponse(chunks(), answer.status_code, media_type=kind)
+
+    async def health(request: Request) -> Response:
+        return Response("ok")
+
+    return Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"]), Route("/healthz", health)])
+
+
+@contextlib.contextmanager
+def running(command: list[str], url: str, environment: dict[str, str], folder: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A server process that answers at a URL; ended by its pid."""
+    process = subprocess.Popen(command, env=os.environ | environment, cwd=folder, stdout=subprocess.DEVNULL)
+    try:
+        _wait(url, process)
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def all_three() -> Iterator[dict[str, int]]:
+    """Upstream, pass-through and gateway; their ports by name. The gateway counts and audits to SQLite."""
+    ports = {name: free_port() for name in ("direct", "plain", "gateway")}
+    base = f"http://127.0.0.1:{ports['direct']}/v1"
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        start = ["--host", "127.0.0.1", "--no-access-log", "--log-level", "warning", "--loop", "uvloop", "--http", "httptools"]
+        here = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}", "BENCHMARK_UPSTREAM": base}
+        for name, app, more in (("direct", "servers:upstream", []), ("plain", "servers:passthrough", ["--factory"])):
+            command = [sys.executable, "-m", "uvicorn", app, *start, "--port", str(ports[name]), *more]
+            stack.enter_context(running(command, f"http://127.0.0.1:{ports[name]}/healthz", here, folder))
+        write_config(Path(folder), base)
+        stack.enter_context(gateway(folder, ports["gateway"]))
+        yield ports
+
+
+@contextlib.contextmanager
+def gateway(folder: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """The gateway, configured in a folder."""
+    command = [sys.executable, "-m", "gateway", "serve", "--config", folder, "--port", str(port)]
+    with running(command, f"http://127.0.0.1:{port}/healthz", {"PYTHONPATH": str(ROOT)}, folder) as process:
+        yield process
+
+
+def write_config(folder: Path, base_url: str) -> None:
+    """A configuration with one model, gpt-4o, behind a base URL."""
+    (folder / "models").mkdir()
+    (folder / "gateway.toml").write_text(f'[providers.bench]\nkind = "openai"\nbase_url = "{base_url}"\n')
+    (folder / "models" / "gpt-4o.toml").write_text('model = "gpt-4o"\nprovider = "bench"\ncontext_limit = 128000\n')
+
+
+def free_port() -> int:
+    """A loopback port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(600):
+        if process.poll() is not None:
+            raise SystemExit(f"a benchmark server ended with {process.returncode}")
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=1):
+            return
+        time.sleep(0.05)
+    raise SystemExit("a benchmark server did not answer within 30 s")

@@ -1,0 +1,35 @@
+"""What an answer on the wire is at least."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from gateway.providers.base import Timeouts
+from gateway.providers.deadline import Patience
+from gateway.providers.upstream import Upstream
+
+
+class Sync(httpx.SyncByteStream):
+    """A body that cannot be awaited."""
+
+
+def test_an_answer_that_cannot_be_awaited_is_a_defect():
+    async def main():
+        with pytest.raises(TypeError):
+            Upstream(httpx.Response(200, stream=Sync()), Patience(Timeouts()), 1.0)
+
+    asyncio.run(main())
+
+
+def test_closing_twice_closes_once():
+    async def main():
+        upstream = Upstream(httpx.Response(200, stream=httpx.ByteStream(b"abc")), Patience(Timeouts()), 1.0)
+        body = await upstream.read()
+        await upstream.aclose()
+        await upstream.aclose()
+        return body
+
+    assert asyncio.run(main()) == b"abc"

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokenizer_profiles.attribution import Marks, Span, marked_message, shared, spans
+
+
+def test_marks_avoid_what_stands_in_the_input() -> None:
+    marks = Marks.avoiding("x\ue000y\ue001", 3)
+    assert marks is not None
+    assert len(set(marks.texts)) == 3
+    assert not {"\ue000", "\ue001"} & set("".join(marks.texts))
+
+
+def test_a_thousand_messages_have_marks_of_their_own() -> None:
+    marks = Marks.avoiding("", 5000)
+    assert marks is not None
+    assert len(set(marks.texts)) == 5000
+    assert all(marks.pattern.fullmatch(text) for text in marks.texts)
+
+
+def test_an_input_of_every_private_character_leaves_no_marks() -> None:
+    assert Marks.avoiding("".join(map(chr, range(0xE000, 0xF900))), 1) is None
+
+
+def test_the_mark_stands_before_the_first_visible_character() -> None:
+    assert marked_message({"role": "user", "content": " \n Hi "}, "M") == {"role": "user", "content": " \n MHi "}
+    assert marked_message({"role": "user", "content": ""}, "M")["content"] == "M"
+    parts = [{"type": "image_url"}, {"type": "text", "text": " "}, {"type": "text", "text": " a"}, {"type": "text", "text": "b"}]
+    marked = marked_message({"role": "user", "content": parts}, "M")["content"]
+    assert [part.get("text") for part in marked] == [None, " ", " Ma", "b"]
+
+
+def test_a_message_without_text_is_marked_in_its_first_call() -> None:
+    calls = [{"id": "1", "function": {"name": "f", "arguments": "{}"}}, {"id": "2", "function": {"name": "g"}}]
+    marked = marked_message({"role": "assistant", "content": None, "tool_calls": calls}, "M")
+    assert [call["function"]["name"] for call in marked["tool_calls"]] == ["Mf", "g"]
+    assert calls[0]["function"] == {"name": "f", "arguments": "{}"}
+
+
+def test_a_message_without_a_place_stays_as_it_is() -> None:
+    odd: list[dict[str, Any]] = [
+        {"role": "assistant", "content": None},
+        {"role": "user", "content": 5},
+        {"role": "user", "content": [{"type": "image_url"}, 7]},
+        {"role": "assistant", "content": "", "tool_calls": ["x"]},
+        {"role": "assistant", "tool_calls": [{"function": "x"}]},
+    ]
+    assert [marked_message(message, "M") for message in odd] == odd
+
+
+def test_places_are_those_of_the_unmarked_text() -> None:
+    marks = Marks.avoiding("", 3)
+    assert marks is not None
+    first, second, third = marks.texts
+    assert marks.places(f"<s>{first}one<s>{third}three{second}", "<s>one<s>three") == {0: 3, 2: 9, 1: 14}
+
+
+def test_marks_that_change_the_text_are_not_trusted() -> None:
+    marks = Marks.avoiding("", 1)
+    assert marks is not None
+    assert marks.places(f"{marks.texts[0]}Hi", "hi") is None
+
+
+def test_a_mark_that_nobody_set_has_no_place() -> None:
+    marks = Marks.avoiding("", 3)
+    assert marks is not None
+    stranger = marks.texts[2][0] + marks.texts[1][1]
+    assert marks.pattern.fullmatch(stranger)
+    assert marks.places(f"a{stranger}b{marks.texts[0]}", "ab") == {0: 2}
+
+
+def test_a_message_begins_at_the_special_token_before_its_mark() -> None:
+    # 0 <a>default 10 <a>one 20 <a>two 30 primer
+    assert spans({0: 13, 1: 23}, [0, 10, 20, 30], 2, 30) == [Span(10, 20, 0, 1), Span(20, 30, 1, 2)]
+
+
+def test_a_message_without_a_mark_shares_with_the_one_before() -> None:
+    assert spans({0: 13, 2: 23}, [10, 20], 3, 30) == [Span(10, 20, 0, 2), Span(20, 30, 2, 3)]
+    assert spans({1: 13}, [10], 2, 30) == [Span(0, 10, 0, 1), Span(10, 30, 1, 2)]
+    assert spans({}, [10], 2, 30) == [Span(0, 30, 0, 2)]
+
+
+def test_a_message_that_moved_forward_shares_too() -> None:
+    assert spans({0: 25, 1: 13}, [10, 20], 2, 30) == [Span(20, 30, 0, 2)]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.dictionaries(st.integers(0, 9), st.integers(0, 99)), st.lists(st.integers(0, 99), unique=True), st.integers(1, 120))
+def test_spans_are_in_order_and_hold_every_message(places: dict[int, int], boundaries: list[int], end: int) -> None:
+    found = spans({number: min(place, end) for number, place in places.items()}, sorted(boundaries), 10, end)
+    assert [number for span in found for number in range(span.first, span.last)] == list(range(10))
+    assert all(span.start <= span.end for span in found)
+    assert all(before.end == after.start for before, after in pairwise(found))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(0, 10_000), st.lists(st.integers(0, 500), min_size=1))
+def test_shares_add_up(tokens: int, weights: list[int]) -> None:
+    shares = shared(tokens, weights)
+    assert sum(shares) == (tokens if sum(weights) else 0)
+    assert min(shares) >= 0
