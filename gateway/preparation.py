@@ -116,6 +116,7 @@ class PromptPreparer:
             return (await self._counting.count(config, upstream_model, request, chosen)).prompt
 
         fitted = await _fit(blocks, counted, shift, budget.prompt_limit, config.cut_step, count)
+        audited = _audit_blocks(request, blocks, counted.prompt, fitted)
         return PreparedPrompt(
             request=request,
             provider=config.provider,
@@ -127,7 +128,8 @@ class PromptPreparer:
             budget=budget,
             prompt_tokens=fitted.tokens,
             prompt_tokens_before=counted.prompt.total,
-            blocks=_audit_blocks(request, blocks, counted.prompt, fitted),
+            blocks=audited,
+            excluded=[block for block in audited if not block.included] if len(fitted.kept) < len(blocks) else (),
             kept=fitted.positions,
             report=request.options.report or self._default_report,
             output_limit=output_limit,

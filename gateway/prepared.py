@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import msgspec
 
@@ -25,12 +24,13 @@ def overflow_message(code: str, *, limit: int, prompt: int, reserve: int) -> str
     return _OVERFLOW.format(limit=limit, sum=prompt + reserve, prompt=prompt, reserve=reserve, code=code)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PreparedPrompt:
     """A request after fitting.
 
-    `blocks` are the audit's, in order; `kept` are the positions of the messages that go out. `output_limit` is the number that
-    replaces the request's own reply limits, None where they stand. Token numbers as in the audit.
+    `blocks` are the audit's, in order, and `excluded` those that were left out; `kept` are the positions of the messages that go
+    out. `output_limit` is the number that replaces the request's own reply limits, None where they stand. Token numbers as in
+    the audit.
     """
 
     request: ChatRequest
@@ -44,6 +44,7 @@ class PreparedPrompt:
     prompt_tokens: int
     prompt_tokens_before: int
     blocks: Sequence[AuditBlock]
+    excluded: Sequence[AuditBlock]
     kept: Sequence[int]
     report: str
     output_limit: int | None = None
@@ -59,17 +60,12 @@ class PreparedPrompt:
         """By how many tokens it does not fit; 0 when it fits."""
         return max(0, self.prompt_tokens - self.budget.hard_limit)
 
-    @cached_property
-    def excluded(self) -> list[AuditBlock]:
-        """The blocks that were left out."""
-        return [block for block in self.blocks if not block.included]
-
-    @cached_property
+    @property
     def truncated(self) -> list[AuditBlock]:
         """The blocks that were compressed rather than dropped."""
         return [block for block in self.blocks if block.truncated_to is not None or block.reason == "summarized"]
 
-    @cached_property
+    @property
     def outgoing(self) -> bytes:
         """The request for the provider: the client's own bytes where nothing had to change."""
         request = self.request

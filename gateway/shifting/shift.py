@@ -67,7 +67,7 @@ def protection(blocks: Sequence[PromptBlock]) -> Protection:
     start = current_turn(blocks)
     turn = start if start < len(blocks) else len(blocks) - 1  # without a user message the newest group is the current turn
     own = [block.pinned or block.required or block.kind in PROTECTED_KINDS for block in blocks]
-    protected = tuple([group.indexes[-1] >= turn or any([own[i] for i in group.indexes]) for group in groups])
+    protected = tuple([group.indexes[-1] >= turn or any(own[i] for i in group.indexes) for group in groups])
     return Protection(tuple(groups), protected, start)
 
 

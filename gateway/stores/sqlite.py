@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from gateway.errors import StoreUnavailable
 from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStore, StoredAudit, UnknownStore
-from gateway.stores.sqlite_file import BUSY_TIMEOUT_S, SqliteFile
+from gateway.stores.sqlite_file import BUSY_TIMEOUT_S, Row, SqliteFile
 
 BODY_BYTES = 32 * 1024 * 1024  # of bodies in one batch, give or take one, and of those to be tried again; the rest waits its turn
 WAITING_JOBS = 10_000  # beyond it `finish` waits for the thread to catch up
@@ -47,15 +47,16 @@ _WORDS = {
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """One thing for the thread to do."""
+    """One thing for the thread to do: `work`, or with `rows` a row for it, so that neighbours of a kind are one statement."""
 
-    work: Callable[[], object]
+    work: Callable[..., object]
     future: asyncio.Future[Any] | None = None  # None: nobody waits, a failure is tried again later
     writes: bool = True
     chat: tuple[str, str] | None = None  # of a replacement and of a read
     body: _Job | None = None  # of a replacement: what follows its commit
     size: int = 0  # bytes of the body
     attempts: int = 0
+    row: Row | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +106,17 @@ class SqliteStore(AuditStore):
         """Makes this the chat's audit; the head is committed when it returns."""
         writer, revision, key = self._opened(), next(self._revisions), head.key
         await writer.ask(
-            partial(writer.file.put_head, head, revision),
+            writer.file.put_heads,
+            row=writer.file.head_row(head, revision),
             chat=(key.tenant, key.chat_id),
-            body=_Job(partial(writer.file.put_body, key, revision, body), size=len(body)),
+            body=_Job(writer.file.put_bodies, row=writer.file.body_row(key, revision, body), size=len(body)),
             size=len(body),
         )
 
     async def finish(self, key: AuditKey, outcome: AuditOutcome) -> None:
         """Ends a prepared audit of exactly this generation; tried again for a while when it can't be written."""
         writer = self._opened()
-        await writer.tell(partial(writer.file.finish, key, outcome))
+        await writer.tell(_Job(writer.file.end, row=writer.file.end_row(key, outcome)))
 
     async def latest(self, tenant: str, chat_id: str) -> StoredAudit | None:
         """The chat's audit."""
@@ -162,8 +164,9 @@ class _Writer:
 
     async def ask(
         self,
-        work: Callable[[], _T],
+        work: Callable[..., _T],
         *,
+        row: Row | None = None,
         writes: bool = True,
         chat: tuple[str, str] | None = None,
         body: _Job | None = None,
@@ -172,12 +175,12 @@ class _Writer:
         """Hands a job over and waits for what comes of it."""
         future: asyncio.Future[_T] = self._loop.create_future()
         self._hand_over()
-        self._queue.put(_Job(work, future, writes, chat, body, size))
+        self._queue.put(_Job(work, future, writes, chat, body, size, row=row))
         return await future
 
-    async def tell(self, work: Callable[[], object]) -> None:
+    async def tell(self, job: _Job) -> None:
         """Hands a job over; waits only when the thread is far behind."""
-        self._told.append(_Job(work))
+        self._told.append(job)
         if self._hand_over_later is None:
             self._hand_over_later = self._loop.call_later(LINGER_S, self._hand_over)
         while self._queue.qsize() > WAITING_JOBS:  # noqa: ASYNC110  # rare, and no event of the loop tells it
@@ -242,7 +245,7 @@ class _Writer:
         writes, before = any(job.writes for job in jobs), dict(bodies)
         try:
             self.file.begin(writes=writes)
-            results = [_Result(job, _perform(job, bodies)) for job in jobs]
+            results = _perform(jobs, bodies)
             self.file.commit()
         except Exception as cause:  # noqa: BLE001  # the thread must outlive any job, or every later call would wait forever
             self.file.drop()
@@ -286,14 +289,44 @@ class _Writer:
                 _log.debug("nobody waits for the audit store any more")
 
 
-def _perform(job: _Job, bodies: dict[tuple[str, str], _Job]) -> object:
-    """One job within a transaction; a read first writes the body that its chat still waits for."""
-    if job.chat is not None and not job.writes and job.chat in bodies:
-        bodies.pop(job.chat).work()
-    value = job.work()
-    if job.chat is not None and job.body is not None:
-        bodies[job.chat] = job.body
-    return value
+def _perform(jobs: Sequence[_Job], bodies: dict[tuple[str, str], _Job]) -> list[_Result]:
+    """Jobs within a transaction. Rows wait for each other up to a job that isn't one, and then are one statement a kind.
+
+    Heads go before ends whatever their order: an end that came before another generation's head would be gone with it. Only a
+    head after an end of its own generation starts anew.
+    """
+    results: list[_Result] = []
+    rows: list[_Job] = []
+    ended: set[Row] = set()
+    for job in jobs:
+        if job.row is None or (job.body is not None and job.row[:3] in ended):
+            results += _write_rows(rows, bodies)
+            rows, ended = [], set()
+        if job.row is None:
+            results.append(_Result(job, _work(job, bodies)))
+            continue
+        rows.append(job)
+        if job.body is None:
+            ended.add(job.row[:3])
+    return results + _write_rows(rows, bodies)
+
+
+def _work(job: _Job, bodies: dict[tuple[str, str], _Job]) -> object:
+    """One job that isn't a row; a read first writes the body that its chat still waits for."""
+    if job.chat is not None and job.chat in bodies:
+        _write_rows([bodies.pop(job.chat)], bodies)
+    return job.work()
+
+
+def _write_rows(jobs: Sequence[_Job], bodies: dict[tuple[str, str], _Job]) -> list[_Result]:
+    kinds: dict[Callable[..., object], list[Row]] = {}
+    for job in sorted(jobs, key=lambda job: job.body is None):
+        kinds.setdefault(job.work, []).append(job.row or ())
+        if job.chat is not None and job.body is not None:
+            bodies[job.chat] = job.body
+    for write, rows in kinds.items():
+        write(rows)
+    return [_Result(job) for job in jobs]
 
 
 def _innocent(job: _Job, cause: Exception, writes: bool) -> bool:

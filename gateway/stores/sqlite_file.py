@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -50,19 +51,25 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 
-_PUT_HEAD = """
+Row = tuple[object, ...]
+MOST_ROWS = 64  # in one statement; beyond it there are several
+
+_PUT_HEADS = """
 INSERT INTO heads (tenant, chat_id, generation_id, owner, revision, status, model, created_at, auxiliary, document)
-VALUES (?, ?, ?, ?, ?, 'prepared', ?, ?, ?, ?)
-ON CONFLICT (tenant, chat_id) DO UPDATE SET
+VALUES {rows} ON CONFLICT (tenant, chat_id) DO UPDATE SET
     generation_id = excluded.generation_id, owner = excluded.owner, revision = excluded.revision, status = excluded.status,
     model = excluded.model, created_at = excluded.created_at, auxiliary = excluded.auxiliary, document = excluded.document,
     finished_at = NULL, error_code = NULL, finish_reason = NULL, usage = NULL"""
-_PUT_BODY = """
+_PUT_BODIES = """
+WITH given (tenant, chat_id, owner, revision, document) AS (VALUES {rows})
 INSERT OR REPLACE INTO bodies (head_id, document)
-SELECT id, ? FROM heads WHERE tenant = ? AND chat_id = ? AND owner = ? AND revision = ?"""
-_FINISH = """
-UPDATE heads SET status = ?, finished_at = ?, error_code = ?, finish_reason = ?, usage = ?
-WHERE tenant = ? AND chat_id = ? AND generation_id = ? AND status = 'prepared'"""
+SELECT id, given.document FROM given JOIN heads USING (tenant, chat_id, owner, revision)"""
+_END = """
+WITH given (tenant, chat_id, generation_id, status, finished_at, error_code, finish_reason, usage) AS (VALUES {rows})
+UPDATE heads SET status = given.status, finished_at = given.finished_at, error_code = given.error_code,
+    finish_reason = given.finish_reason, usage = given.usage
+FROM given WHERE heads.tenant = given.tenant AND heads.chat_id = given.chat_id
+    AND heads.generation_id = given.generation_id AND heads.status = 'prepared'"""
 _LATEST = """
 SELECT generation_id, model, created_at, auxiliary, heads.document,
        status, finished_at, error_code, finish_reason, usage, bodies.document
@@ -113,30 +120,42 @@ class SqliteFile:
         dead = {owner for (owner,) in prepared} - self._owner.living()
         self._connection.executemany(_BURY, [(time.time(), owner) for owner in dead])
 
-    def put_head(self, head: AuditHead, revision: int) -> None:
-        """Writes a head over whatever the chat held; its old body goes with it."""
+    def head_row(self, head: AuditHead, revision: int) -> Row:
+        """A row for `put_heads`."""
         key = head.key
-        self._connection.execute(
-            _PUT_HEAD,
-            (
-                *(key.tenant, key.chat_id, key.generation_id, self._owner.id, revision),
-                *(head.model, head.created_at, head.auxiliary, head.document),
-            ),
-        )
+        named = (key.tenant, key.chat_id, key.generation_id, self._owner.id, revision, AuditStatus.PREPARED.value)
+        return (*named, head.model, head.created_at, head.auxiliary, head.document)
 
-    def put_body(self, key: AuditKey, revision: int, body: bytes) -> None:
-        """Writes the body of a head, if the chat still holds exactly that one."""
-        self._connection.execute(_PUT_BODY, (body, key.tenant, key.chat_id, self._owner.id, revision))
+    def put_heads(self, rows: Sequence[Row]) -> None:
+        """Writes heads over whatever their chats held, in this order; the old bodies go with it."""
+        self._write(_PUT_HEADS, rows)
 
-    def finish(self, key: AuditKey, outcome: AuditOutcome) -> None:
-        """Ends a prepared audit of exactly this generation."""
-        self._connection.execute(
-            _FINISH,
-            (
-                *(outcome.status.value, outcome.finished_at, outcome.error_code, outcome.finish_reason, outcome.usage),
-                *(key.tenant, key.chat_id, key.generation_id),
-            ),
-        )
+    def body_row(self, key: AuditKey, revision: int, body: bytes) -> Row:
+        """A row for `put_bodies`."""
+        return (key.tenant, key.chat_id, self._owner.id, revision, body)
+
+    def put_bodies(self, rows: Sequence[Row]) -> None:
+        """Writes the bodies of heads, where the chats still hold exactly those."""
+        self._write(_PUT_BODIES, rows)
+
+    def end_row(self, key: AuditKey, outcome: AuditOutcome) -> Row:
+        """A row for `end`."""
+        how = (outcome.status.value, outcome.finished_at, outcome.error_code, outcome.finish_reason, outcome.usage)
+        return (key.tenant, key.chat_id, key.generation_id, *how)
+
+    def end(self, rows: Sequence[Row]) -> None:
+        """Ends prepared audits of exactly these generations; of several ends of one the first counts."""
+        first = {row[:3]: row for row in reversed(rows)}
+        self._write(_END, list(first.values()))
+
+    def _write(self, statement: str, rows: Sequence[Row]) -> None:
+        """Many rows in one statement: each statement costs the thread its turn among Python's threads, a row does not."""
+        for start in range(0, len(rows), MOST_ROWS):
+            some = rows[start : start + MOST_ROWS]
+            marks = "(" + ", ".join("?" * len(some[0])) + ")"
+            self._connection.execute(
+                statement.format(rows=", ".join([marks] * len(some))), [value for row in some for value in row]
+            )
 
     def latest(self, tenant: str, chat_id: str) -> StoredAudit | None:
         """The chat's audit."""
@@ -168,7 +187,7 @@ class SqliteFile:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
         self._owner.hold()
-        connection = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        connection = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=256)
         try:
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             _use_wal(connection)

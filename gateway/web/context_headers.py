@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from urllib.parse import quote
 
 import msgspec
@@ -10,29 +11,33 @@ import msgspec
 from gateway.prepared import PreparedPrompt
 from gateway.stores.base import AuditKey
 from gateway.web.asgi import Headers
-from gateway.web.wire_audit import report_object
+from gateway.web.wire_prompt import report_object
 
 MOST_IN_SUMMARY = 20  # blocks that the report "summary" lists; the headers have the totals
 _FIRST_DATA = re.compile(rb"^data:", re.MULTILINE)
 
 
-def context_headers(prepared: PreparedPrompt, key: AuditKey | None) -> Headers:
-    """The headers of an answer whose prompt has been counted; a preview has no generation and so no ids."""
-    budget = prepared.budget
-    named = [
-        ("strategy", quote(prepared.strategy, safe="")),
-        ("limit", str(budget.context_limit)),
-        ("reply-reserve", str(budget.reply_reserve)),
-        ("prompt-tokens", str(prepared.prompt_tokens)),
-        ("excluded", str(len(prepared.excluded))),
-        ("excluded-tokens", str(sum([block.tokens for block in prepared.excluded]))),
-        ("truncated", str(len(prepared.truncated))),
-        ("tokenizer", quote(prepared.tokenizer, safe=":/")),
-        ("approximate", "true" if prepared.approximate else "false"),
+def context_headers(prepared: PreparedPrompt, key: AuditKey) -> Headers:
+    """The headers of an answer whose prompt has been counted."""
+    budget, excluded = prepared.budget, prepared.excluded
+    return [
+        (b"x-context-generation-id", key.generation_id.encode()),
+        (b"x-context-chat-id", _quoted(key.chat_id)),
+        (b"x-context-strategy", _quoted(prepared.strategy)),
+        (b"x-context-limit", b"%d" % budget.context_limit),
+        (b"x-context-reply-reserve", b"%d" % budget.reply_reserve),
+        (b"x-context-prompt-tokens", b"%d" % prepared.prompt_tokens),
+        (b"x-context-excluded", b"%d" % len(excluded)),
+        (b"x-context-excluded-tokens", b"%d" % sum([block.tokens for block in excluded])),
+        (b"x-context-truncated", b"%d" % len(prepared.truncated)),
+        (b"x-context-tokenizer", _quoted(prepared.tokenizer)),
+        (b"x-context-approximate", b"true" if prepared.approximate else b"false"),
     ]
-    if key is not None:
-        named += [("generation-id", key.generation_id), ("chat-id", quote(key.chat_id, safe=""))]
-    return [(b"x-context-" + name.encode(), value.encode()) for name, value in named]
+
+
+@lru_cache(maxsize=1024)
+def _quoted(text: str) -> bytes:
+    return quote(text, safe="").encode()
 
 
 def report_field(prepared: PreparedPrompt, key: AuditKey) -> bytes:

@@ -6,7 +6,7 @@ Can reach neither stores nor providers nor recorder nor generation; over budget 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from starlette.requests import Request
@@ -17,18 +17,43 @@ from gateway.chat import ChatRequest
 from gateway.errors import InvalidRequest
 from gateway.preparation import PromptPreparer
 from gateway.prepared import PreparedPrompt
+from gateway.settings import Settings
 from gateway.web import strict_json
 from gateway.web.asgi import lower_headers
 from gateway.web.json_response import json_response
 from gateway.web.request_body import read_body, require_json
-from gateway.web.rooms import Rooms
-from gateway.web.wire_audit import preview_object
+from gateway.web.wire import ChatReader
+from gateway.web.wire_prompt import preview_object
+
+
+class PreviewEngine(Protocol):
+    """The parts of an engine that a preview may reach."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+
+    @property
+    def preparer(self) -> PromptPreparer:
+        """What a generation prepares with, too."""
+
+
+class PreviewRooms(Protocol):
+    """The rooms that a preview may enter."""
+
+    @property
+    def engine(self) -> PreviewEngine:
+        """The engine in force."""
+
+    @property
+    def reader(self) -> ChatReader:
+        """What a generation is read with, too."""
 
 
 class ContextPreview:
     """The endpoint."""
 
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(self, rooms: PreviewRooms) -> None:
         self._rooms = rooms
 
     async def show(self, request: Request) -> Response:

@@ -17,6 +17,7 @@ MAX_DEPTH = 128
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _SPACE = re.compile(rb"[ \t\r\n]*")
+_MARKS = (b",", b"}", b'"', b"")
 _QUICK_DEPTH = 100  # so few opening brackets can't nest too deep, whatever stands around the value
 _MAX_DIGITS = 4000  # Python refuses to read longer integers
 
@@ -96,24 +97,28 @@ def _plainly_laid_out(body: bytes, found: dict[str, bytes]) -> bool:
     for number, (key, raw) in enumerate(found.items()):
         if number:
             place = _end(skip, body, place)
-            if body[place : place + 1] != b",":
+            if not body.startswith(b",", place):
                 return False
             place += 1
-        place = _end(skip, body, place)
         name = b'"' + key.encode() + b'"'
         if not body.startswith(name, place):
-            return False
-        place = _end(skip, body, place + len(name)) + 1
-        place = _end(skip, body, place)
+            place = _end(skip, body, place)
+            if not body.startswith(name, place):
+                return False
+        place += len(name)
+        place = place + 1 if body.startswith(b":", place) else _end(skip, body, place) + 1
         if not body.startswith(raw, place):
-            return False
+            place = _end(skip, body, place)
+            if not body.startswith(raw, place):
+                return False
         place += len(raw)
     place = _end(skip, body, place)
-    return body[place : place + 1] == b"}" and _end(skip, body, place + 1) == len(body)
+    return body.startswith(b"}", place) and _end(skip, body, place + 1) == len(body)
 
 
 def _end(skip: Any, body: bytes, place: int) -> int:
-    return int(skip(body, place).end())
+    """Where white space from a place on ends."""
+    return place if body[place : place + 1] in _MARKS else int(skip(body, place).end())
 
 
 def _depth(found: Any) -> int:

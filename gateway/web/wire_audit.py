@@ -1,15 +1,15 @@
-"""How an audit is spelled for the API: camelCase JSON, times in ISO 8601, the window or view that was asked for."""
+"""How a stored audit is spelled for the API: camelCase JSON, times in ISO 8601, the view that was asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from gateway.audit import MAX_TEXT, AuditBlock, AuditBody, AuditSummary, decode_body, decode_summary
+from gateway.audit import AuditBody, decode_body, decode_summary
 from gateway.stores.base import AuditStatus, StoredAudit
+from gateway.web.wire_prompt import described, prompt_object
 
 VIEWS = ("full", "index", "summary")
 
@@ -21,7 +21,7 @@ def audit_object(stored: StoredAudit, view: str) -> dict[str, Any]:
         "generationId": key.generation_id,
         "chatId": key.chat_id,
         "tenant": key.tenant or None,
-        **_described(summary),
+        **described(summary),
         "createdAt": iso_time(stored.head.created_at),
         "finishedAt": None if outcome is None else iso_time(outcome.finished_at),
         "status": (AuditStatus.PREPARED if outcome is None else outcome.status).value,
@@ -32,73 +32,6 @@ def audit_object(stored: StoredAudit, view: str) -> dict[str, Any]:
     }
 
 
-def preview_object(summary: AuditSummary, body: bytes, *, fits: bool, deficit: int) -> dict[str, Any]:
-    """The audit's fields less id, status and times, plus whether it fits and by how many tokens not."""
-    described = _described(summary) | prompt_object(summary, decode_body(body), "full")
-    return {**described, "fits": fits, "deficit": deficit}
-
-
-def prompt_object(summary: AuditSummary, body: AuditBody, view: str) -> dict[str, Any]:
-    """The part of an audit that speaks of the prompt."""
-    out: dict[str, Any] = {
-        "contextStrategy": summary.context_strategy,
-        "tokenizer": {"profile": summary.tokenizer, "approximate": summary.approximate},
-        "budget": {
-            "contextLimit": summary.context_limit,
-            "replyReserve": summary.reply_reserve,
-            "safetyMargin": summary.safety_margin,
-            "promptTokens": summary.prompt_tokens,
-            "promptTokensBefore": summary.prompt_tokens_before,
-        },
-    }
-    if view != "summary":
-        out["blocks"] = [block_object(body, block, texts=view == "full") for block in body.blocks]
-    if view == "full":
-        out["providerMessages"] = body.provider_messages()
-    out["diagnostics"] = [
-        {"stage": item.stage, "level": item.level, "code": item.code, "message": item.message} for item in summary.diagnostics
-    ]
-    return out
-
-
-def block_object(body: AuditBody, block: AuditBlock, *, texts: bool) -> dict[str, Any]:
-    """One block."""
-    out: dict[str, Any] = {"order": block.order, "id": block.id, "role": block.role, "kind": block.kind, "source": block.source}
-    out["name"] = block.name
-    if texts:
-        out["content"], length = body.text(block)
-        if length > MAX_TEXT:
-            out["contentLength"] = length
-    out |= {"tokens": block.tokens, "approximate": block.approximate, "included": block.included, "reason": block.reason}
-    return out | {"group": block.group, "truncatedTo": block.truncated_to}
-
-
-def report_object(generation_id: str, summary: AuditSummary, blocks: Mapping[str, Sequence[AuditBlock]]) -> dict[str, Any]:
-    """The `contextShift` object of an answer; `index` is a block's position among the request's messages."""
-    return {
-        "generationId": generation_id,
-        "promptTokens": summary.prompt_tokens,
-        "contextLimit": summary.context_limit,
-        "replyReserve": summary.reply_reserve,
-        **{name: [_reported(block) for block in listed] for name, listed in blocks.items()},
-    }
-
-
 def iso_time(seconds: float) -> str:
     """A time in UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _described(summary: AuditSummary) -> dict[str, Any]:
-    return {"provider": summary.provider, "model": summary.model, "upstreamModel": summary.upstream_model}
-
-
-def _reported(block: AuditBlock) -> dict[str, Any]:
-    return {
-        "index": block.message,
-        "id": block.id,
-        "role": block.role,
-        "kind": block.kind,
-        "tokens": block.tokens,
-        "reason": block.reason,
-    }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,6 +17,22 @@ from gateway.web import strict_json
 from gateway.web.wire_marks import marks_of, object_value, pick, text_value
 
 OWN_BODY_KEYS = frozenset({"contextShift", "context_shift", "contextStrategy", "context_strategy"})
+_BODY_KEYS = (*sorted(OWN_BODY_KEYS), "metadata", "prompt_cache_key")
+_HEADERS = tuple(
+    f"x-context-{name}"
+    for name in (
+        "chat-id",
+        "strategy",
+        "reply-reserve",
+        "pin",
+        "exclude",
+        "report",
+        "purpose",
+        "character",
+        "persona",
+        "lorebooks",
+    )
+)
 REPORTS = ("off", "summary", "full")
 PURPOSES = ("reply", "auxiliary")
 MAX_CHAT_ID = 256
@@ -34,14 +51,27 @@ Headers = Mapping[str, str]
 
 def read_options(
     fields: Mapping[str, bytes], headers: Headers, chat_id_headers: Sequence[str]
-) -> tuple[ContextOptions, list[Diagnostic]]:
+) -> tuple[ContextOptions, tuple[Diagnostic, ...]]:
     """The options of a request. `headers` have lower-case names. Raises InvalidRequest with the JSON path or header name."""
+    said = tuple([fields.get(key) for key in _BODY_KEYS])
+    told = tuple([headers.get(name) for name in _HEADERS])
+    named = tuple([(name, value) for name in chat_id_headers if (value := headers.get(name.lower()))])
+    return _options(said, told, named)
+
+
+@lru_cache(maxsize=1024)
+def _options(
+    said: tuple[bytes | None, ...], told: tuple[str | None, ...], named: tuple[tuple[str, str], ...]
+) -> tuple[ContextOptions, tuple[Diagnostic, ...]]:
+    """The same words mean the same options, and a chat says the same in every turn, so they are read once."""
+    fields = {key: raw for key, raw in zip(_BODY_KEYS, said, strict=True) if raw is not None}
+    headers = {name: value for name, value in zip(_HEADERS, told, strict=True) if value is not None}
     shift = _shift_object(fields)
     metadata = _parsed(fields, "metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     _refuse_unbuilt(shift, headers)
     options = ContextOptions(
-        chat_id=_chat_id(shift, metadata, headers, chat_id_headers, _parsed(fields, "prompt_cache_key")),
+        chat_id=_chat_id(shift, metadata, headers, named, _parsed(fields, "prompt_cache_key")),
         strategy=_strategy(fields, shift, metadata, headers),
         reply_reserve=_count(pick(shift, "replyReserve", "reply_reserve"), "contextShift.replyReserve")
         or _header_count(headers, "x-context-reply-reserve"),
@@ -70,12 +100,12 @@ def _parsed(fields: Mapping[str, bytes], key: str) -> Any:
     return None if raw is None else strict_json.value(raw, depth=1, param=key)
 
 
-def _unknown(shift: Mapping[str, Any]) -> list[Diagnostic]:
-    return [
+def _unknown(shift: Mapping[str, Any]) -> tuple[Diagnostic, ...]:
+    return tuple(
         Diagnostic("request", "warning", "unknown-option", f"contextShift.{key[:60]!r} is not known and was ignored")
         for key in shift
         if key not in _KNOWN
-    ]
+    )
 
 
 def _refuse_unbuilt(shift: Mapping[str, Any], headers: Headers) -> None:
@@ -103,7 +133,11 @@ def _strategy(fields: Mapping[str, bytes], shift: Mapping[str, Any], metadata: M
 
 
 def _chat_id(
-    shift: Mapping[str, Any], metadata: Mapping[str, Any], headers: Headers, names: Sequence[str], cache_key: Any
+    shift: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    headers: Headers,
+    named: Sequence[tuple[str, str]],
+    cache_key: Any,
 ) -> str | None:
     found = text_value(pick(shift, "chatId", "chat_id"), "contextShift.chatId")
     if found is not None:
@@ -111,8 +145,7 @@ def _chat_id(
     in_metadata = pick(metadata, "chat_id", "chatId")
     if isinstance(in_metadata, str):
         return checked_chat_id(in_metadata, "metadata.chat_id")
-    for name in ("X-Context-Chat-Id", *names):
-        value = headers.get(name.lower())
+    for name, value in (("X-Context-Chat-Id", headers.get("x-context-chat-id")), *named):
         if value:
             return checked_chat_id(unquote(value, errors="replace"), name)
     return checked_chat_id(cache_key, "prompt_cache_key") if isinstance(cache_key, str) and cache_key else None

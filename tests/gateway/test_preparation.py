@@ -291,7 +291,7 @@ def checked(messages: list[dict[str, Any]], limit: int, profile: TokenizerProfil
     assert {block.reason for block in prepared.blocks if not block.included} <= EXCLUDED
     assert prepared.fits == (prepared.prompt_tokens + prepared.budget.reply_reserve <= limit)
     if prepared.prompt_tokens_before <= prepared.budget.prompt_limit:
-        assert prepared.excluded == []
+        assert list(prepared.excluded) == []
     return prepared
 
 

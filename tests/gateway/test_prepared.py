@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from gateway.audit import AuditBlock
-from gateway.chat import ChatMessage, ChatRequest
+from gateway.chat import ChatMessage
 from gateway.errors import ProviderContextOverflow, ProviderRateLimit, TokenBudgetExceeded
-from gateway.prepared import PreparedPrompt, overflow_message
-from gateway.shifting import ContextBudget
-from tests.support.small_chats import chat_message, chat_request
+from gateway.prepared import overflow_message
+from tests.support.small_chats import chat_message, chat_request, prepared_prompt
 
 RECOGNISED = [  # by which clients in the field know an overflow
     r"this model's maximum context length is \d+ tokens",
@@ -30,43 +29,23 @@ VETOED = [
 ]
 
 
-def prepared(request: ChatRequest | None = None, **changes: Any) -> PreparedPrompt:
-    request = request or chat_request([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])
-    values: dict[str, Any] = {
-        "request": request,
-        "provider": "up",
-        "model": request.model,
-        "upstream_model": request.model,
-        "strategy": "truncate",
-        "tokenizer": "words",
-        "approximate": False,
-        "budget": ContextBudget(100, 10, 5),
-        "prompt_tokens": 90,
-        "prompt_tokens_before": 120,
-        "blocks": [],
-        "kept": range(len(request.messages)),
-        "report": "off",
-    }
-    return PreparedPrompt(**(values | changes))
-
-
 def listed(reason: str, *, included: bool = False, truncated_to: int | None = None) -> AuditBlock:
     return AuditBlock(0, "m0", "user", "history", "request", None, 1, False, included, reason, truncated_to=truncated_to)
 
 
 @pytest.mark.parametrize(("tokens", "fits", "deficit"), [(0, True, 0), (90, True, 0), (91, False, 1), (190, False, 100)])
 def test_fitting_counts_the_reserve_but_not_the_margin(tokens: int, fits: bool, deficit: int) -> None:
-    prompt = prepared(prompt_tokens=tokens)
+    prompt = prepared_prompt(prompt_tokens=tokens)
     assert (prompt.fits, prompt.deficit) == (fits, deficit)
 
 
 def test_what_fits_is_required_in_silence() -> None:
-    prepared().require_fit()
+    prepared_prompt().require_fit()
 
 
 def test_what_does_not_fit_is_refused_with_its_numbers() -> None:
     with pytest.raises(TokenBudgetExceeded) as caught:
-        prepared(prompt_tokens=91, approximate=True).require_fit()
+        prepared_prompt(prompt_tokens=91, approximate=True).require_fit()
     assert caught.value.param == "messages"
     assert caught.value.metadata == {
         "contextLimit": 100,
@@ -93,15 +72,15 @@ def test_the_overflow_is_worded_as_clients_expect_it() -> None:
 def test_left_out_and_compressed_blocks_are_told_apart() -> None:
     kept, gone = listed("fits", included=True), listed("context-shift")
     summarized, shortened = listed("summarized"), listed("shortened", included=True, truncated_to=3)
-    prompt = prepared(blocks=[kept, gone, summarized, shortened])
-    assert prompt.excluded == [gone, summarized]
-    assert prompt.truncated == [summarized, shortened]
+    prompt = prepared_prompt(blocks=[kept, gone, summarized, shortened])
+    assert list(prompt.excluded) == [gone, summarized]
+    assert list(prompt.truncated) == [summarized, shortened]
 
 
 @pytest.mark.parametrize(("named", "limit"), [(80, 80), (None, 100), ("80", 100)])
 def test_a_providers_overflow_is_told_in_the_same_words(named: object, limit: int) -> None:
     metadata: Any = {"providerStatus": 400} | ({} if named is None else {"providerLimit": named})
-    told = prepared().explained(ProviderContextOverflow("theirs", metadata=metadata))
+    told = prepared_prompt().explained(ProviderContextOverflow("theirs", metadata=metadata))
     prompt = max(90, limit - 10 + 1)
     assert type(told) is ProviderContextOverflow
     assert told.message == overflow_message("PROVIDER_CONTEXT_OVERFLOW", limit=limit, prompt=prompt, reserve=10)
@@ -111,11 +90,11 @@ def test_a_providers_overflow_is_told_in_the_same_words(named: object, limit: in
 
 def test_every_other_error_stays_what_it_is() -> None:
     error = ProviderRateLimit("slowly")
-    assert prepared().explained(error) is error
+    assert prepared_prompt().explained(error) is error
 
 
 def test_the_summary_has_every_number() -> None:
-    summary = prepared(upstream_model="m-1", diagnostics=()).summary()
+    summary = prepared_prompt(upstream_model="m-1", diagnostics=()).summary()
     assert (summary.provider, summary.model, summary.upstream_model, summary.context_strategy) == ("up", "m", "m-1", "truncate")
     assert (summary.tokenizer, summary.approximate, summary.diagnostics) == ("words", False, ())
     assert (summary.context_limit, summary.reply_reserve, summary.safety_margin) == (100, 10, 5)
@@ -123,7 +102,7 @@ def test_the_summary_has_every_number() -> None:
 
 
 def test_an_untouched_request_goes_out_as_its_own_bytes() -> None:
-    prompt = prepared()
+    prompt = prepared_prompt()
     assert prompt.outgoing is prompt.request.body
 
 
@@ -142,7 +121,7 @@ def test_only_what_had_to_change_is_changed(changes: dict[str, Any], body: dict[
         reply_limit=50,
         limit_fields=("max_tokens",),
     )
-    sent = json.loads(prepared(request, **changes).outgoing)
+    sent = json.loads(prepared_prompt(request, **changes).outgoing)
     assert list(sent) == list(body)
     assert {**sent, "messages": [message["content"] for message in sent["messages"]]} == body
 
@@ -153,7 +132,7 @@ def test_a_touched_request_goes_out_without_our_fields_and_the_rest_byte_for_byt
     marked = ChatMessage(b'{"role":"user","id":"x"}', b'{"role":"user"}', {}, "user", "", plain.links)
     fields = {'we"ird': b"1E2", "model": b'"\\u006d"', "messages": b"[]"}
     request = chat_request([spaced, marked], fields=fields, untouched=False)
-    assert prepared(request).outgoing == (
+    assert prepared_prompt(request).outgoing == (
         b'{"we\\"ird":1E2,"model":"\\u006d","messages":[{ "role":"user", "n": 1.50e0 },{"role":"user"}]}'
     )
 
@@ -165,5 +144,5 @@ def test_of_two_reply_limits_only_the_larger_is_lowered() -> None:
         reply_limit=500,
         limit_fields=("max_completion_tokens", "max_tokens"),
     )
-    sent = json.loads(prepared(request, output_limit=20).outgoing)
+    sent = json.loads(prepared_prompt(request, output_limit=20).outgoing)
     assert (sent["max_tokens"], sent["max_completion_tokens"]) == (5, 20)

@@ -11,18 +11,18 @@ import pytest
 from gateway.audit import decode_body, decode_summary
 from gateway.chat import ContextOptions
 from gateway.errors import ClientCancelled, GatewayError, ProviderTimeout, ShuttingDown, StoreUnavailable
+from gateway.prepared import PreparedPrompt
 from gateway.recorder import AuditRecorder, OpenAudit
 from gateway.stores.base import AuditStatus, AuditStore, StoredAudit
 from gateway.stores.memory import MemoryStore
 from gateway.stores.sqlite import SqliteStore
-from tests.gateway.test_prepared import prepared
 from tests.support.doubles import USAGE, BrokenStore, SlowStore
 from tests.support.rooms import only_audit, run
-from tests.support.small_chats import chat_request
+from tests.support.small_chats import chat_request, prepared_prompt
 
 
-def prompt(**options: object) -> object:
-    return prepared(chat_request([{"role": "user", "content": "a"}], options=ContextOptions(**{"chat_id": "c"} | options)))  # type: ignore[arg-type]
+def prompt(**options: object) -> PreparedPrompt:
+    return prepared_prompt(chat_request([{"role": "user", "content": "a"}], options=ContextOptions(**{"chat_id": "c"} | options)))  # type: ignore[arg-type]
 
 
 def left() -> GatewayError:
@@ -36,7 +36,7 @@ def recorded(work: Callable[[AuditRecorder, OpenAudit], Awaitable[None]], store:
     async def story() -> StoredAudit:
         await kept.open()
         recorder = AuditRecorder(kept, clock=lambda: 1000.0)
-        audit = await recorder.open(prompt())  # type: ignore[arg-type]
+        audit = await recorder.open(prompt())
         await work(recorder, audit)
         found = await only_audit(kept)
         assert found.head.key == audit.key
@@ -74,7 +74,7 @@ def test_an_audit_without_a_chat_is_kept_under_its_own_id(options: dict[str, obj
     async def story() -> None:
         store = MemoryStore()
         await store.open()
-        audit = await AuditRecorder(store).open(prompt(**options))  # type: ignore[arg-type]
+        audit = await AuditRecorder(store).open(prompt(**options))
         assert audit.key.generation_id.startswith("gen_")
         assert audit.key.chat_id == (audit.key.generation_id if own_id else "c")
         assert (await only_audit(store, audit.key.chat_id)).head.auxiliary is auxiliary
@@ -160,7 +160,7 @@ def test_a_store_that_fails_at_the_start_lets_nothing_be_sent() -> None:
         await store.open()
         recorder = AuditRecorder(store)
         with pytest.raises(StoreUnavailable):
-            await recorder.open(prompt())  # type: ignore[arg-type]
+            await recorder.open(prompt())
         assert await recorder.wait_idle(0.0)
 
     run(story())
@@ -195,7 +195,7 @@ def test_a_cancelled_end_still_reaches_the_store() -> None:
 
 def test_the_recorder_is_idle_once_every_audit_has_ended() -> None:
     async def work(recorder: AuditRecorder, audit: OpenAudit) -> None:
-        other = await recorder.open(prompt())  # type: ignore[arg-type]
+        other = await recorder.open(prompt())
         assert not await recorder.wait_idle(0.0)
         await other.fail(left())
         assert not await recorder.wait_idle(0.0)

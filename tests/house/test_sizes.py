@@ -21,7 +21,6 @@ BROAD = {"Exception", "BaseException"}
 BROAD_EXCEPTS = {  # where everything may be caught, and why
     "gateway/recorder.py": "every way out of a generation finishes its audit, whatever was raised",
     "gateway/stores/sqlite.py": "the writer thread must outlive any job, or every later call would wait for ever",
-    "gateway/web/chat_completions.py": "the border: a defect is told without its details",
     "tokenizer_profiles/llama_server.py": "asking the server is the caller's code: whatever it raises, nothing was answered",
     "gateway/web/guards.py": "the outermost border: a defect is told without its details",
 }

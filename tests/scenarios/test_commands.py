@@ -121,13 +121,14 @@ def test_a_port_that_is_none_is_said_to_come_from_the_option(tmp_path: Path, por
     assert "Traceback" not in run.stderr
 
 
-def test_a_taken_port_is_said_without_a_traceback(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_taken_port_is_said_without_a_traceback(tmp_path: Path, workers: str) -> None:
     write_config(tmp_path, NOWHERE)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        run = run_command(tmp_path, "serve", "--config", "config", "--port", port)
+        run = run_command(tmp_path, "serve", "--config", "config", "--port", port, "--workers", workers)
     assert (run.returncode, run.stdout) == (1, "")
     assert port in run.stderr
     assert "Traceback" not in run.stderr

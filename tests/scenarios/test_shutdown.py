@@ -17,7 +17,7 @@ from tests.scenarios.loopback import replies
 from tests.scenarios.loopback.errors import checked_answer, checked_error
 from tests.scenarios.loopback.raw_client import RawClient
 from tests.scenarios.loopback.running_gateway import RunningGateway, write_config
-from tests.scenarios.loopback.upstream import Script, Upstream
+from tests.scenarios.loopback.upstream import Script, Step, Upstream
 from tests.scenarios.loopback.waiting import until
 
 SHORT = [{"role": "user", "content": "Name three rivers."}]
@@ -140,6 +140,18 @@ def signal_on_arrival(gateway: RunningGateway, script: Script) -> None:
     threading.Thread(target=wait_and_signal, daemon=True).start()
 
 
+def test_a_client_that_does_not_read_does_not_hold_up_the_end(gateway: RunningGateway, upstream: Upstream, chat_id: str) -> None:
+    flood: list[Step] = [replies.piece("x" * 60_000)] * 400
+    script = upstream.script(replies.STREAM_HEAD, *flood, upstream.gate())
+    with RawClient(gateway.url, receive_buffer=4096) as client:
+        client.post(request(script, chat_id, stream=True))
+        client.read_until(b"xxx")
+        gateway.signal(signal.SIGTERM)
+        assert gateway.ended() in ASKED_TO_END
+    audit = audit_after_restart(gateway, chat_id)
+    assert (audit["status"], audit["errorCode"]) == ("failed", "SHUTTING_DOWN")
+
+
 def test_a_connection_kept_open_gets_no_new_work(upstream: Upstream, tmp_path: Path, chat_id: str) -> None:
     gate = upstream.gate()
     script = upstream.script(gate, replies.plain())
@@ -184,6 +196,7 @@ def test_a_killed_gateway_is_found_out_by_the_next(
         script.arrival()
         if stream:
             client.read_until(b"The Nile")
+        gateway.audit_when(chat_id, lambda audit: audit["providerMessages"] == SHORT, "has its body, which follows the head")
         gateway.signal(signal.SIGKILL)
         assert gateway.ended() == -signal.SIGKILL
     audit = audit_after_restart(gateway, chat_id)

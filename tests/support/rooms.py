@@ -78,8 +78,8 @@ async def fetch(app: App, method: str, path: str, body: Any = b"", headers: Mapp
     """One request through an ASGI application; a body that is no bytes is sent as JSON."""
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)  # type: ignore[arg-type]
     content = body if isinstance(body, bytes) else encoded(body)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8787") as client:
-        return await client.request(method, path, content=content, headers=headers)
+    async with httpx.AsyncClient(transport=transport) as client:
+        return await client.request(method, f"http://127.0.0.1:8787{path}", content=content, headers=headers)
 
 
 async def ask(rooms: Rooms, method: str, path: str, body: Any = b"", headers: Mapping[str, str] | None = None) -> httpx.Response:

@@ -8,6 +8,8 @@ from typing import Any
 
 from gateway.chat import ChatMessage, ChatRequest, Marks
 from gateway.model_catalog import ModelConfig
+from gateway.prepared import PreparedPrompt
+from gateway.shifting import ContextBudget
 from gateway.shifting.blocks import text_of
 from gateway.shifting.links import tool_links
 from tokenizer_profiles.base import AdditiveProfile, PromptCount, TokenCount, TokenizerProfile
@@ -122,3 +124,26 @@ def turns(count: int, words_each: int = 8) -> list[dict[str, Any]]:
     text = " ".join(["word"] * words_each)
     roles = ("user", "assistant") if count % 2 else ("assistant", "user")
     return [{"role": roles[index % 2], "content": text} for index in range(count)]
+
+
+def prepared_prompt(request: ChatRequest | None = None, **changes: Any) -> PreparedPrompt:
+    """A prompt of two short messages that just fits, unless changed."""
+    request = request or chat_request([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])
+    values: dict[str, Any] = {
+        "request": request,
+        "provider": "up",
+        "model": request.model,
+        "upstream_model": request.model,
+        "strategy": "truncate",
+        "tokenizer": "words",
+        "approximate": False,
+        "budget": ContextBudget(100, 10, 5),
+        "prompt_tokens": 90,
+        "prompt_tokens_before": 120,
+        "blocks": [],
+        "kept": range(len(request.messages)),
+        "report": "off",
+    }
+    values |= changes
+    values.setdefault("excluded", [block for block in values["blocks"] if not block.included])
+    return PreparedPrompt(**values)

@@ -11,16 +11,9 @@ from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequest
 from gateway.web import strict_json
+from tests.support.spellings import spelled_string
 
 SPACES = st.text(" \t\r\n", max_size=2)
-
-
-def spelled_string(text: str, escaped: bool) -> str:
-    """A JSON string, plain or with every character escaped."""
-    if not escaped:
-        return json.dumps(text, ensure_ascii=False)
-    units = text.encode("utf-16-be")
-    return '"' + "".join(f"\\u{units[i]:02x}{units[i + 1]:02X}" for i in range(0, len(units), 2)) + '"'
 
 
 STRINGS = st.builds(spelled_string, st.text(max_size=5), st.booleans())

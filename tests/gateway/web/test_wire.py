@@ -15,8 +15,8 @@ from gateway.errors import InvalidRequest
 from gateway.web import strict_json
 from gateway.web.wire import ChatReader
 from gateway.web.wire_messages import MessageReader
-from tests.gateway.test_prepared import prepared
-from tests.gateway.web.test_strict_json import spelled_string
+from tests.support.small_chats import prepared_prompt
+from tests.support.spellings import spelled_string, spelled_value
 
 OWN = ("id", "meta", "pinned", "manualExcluded", "manual_excluded")
 READER = ChatReader(MessageReader())
@@ -29,22 +29,6 @@ def read(body: Any, **more: Any) -> ChatRequest:
 
 def small(**more: Any) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": "a"}], **more}
-
-
-def spelled_value(value: Any, draw: Any) -> str:
-    """Any JSON spelling of a value: spaces, the order of keys, escapes and the way numbers are written."""
-    space = draw(st.sampled_from(["", " ", "\n\t", "\r\n "]))
-    if isinstance(value, str):
-        return spelled_string(value, draw(st.booleans()))
-    if isinstance(value, dict):
-        keys = draw(st.permutations(list(value)))
-        pairs = [f"{spelled_string(k, draw(st.booleans()))}{space}:{space}{spelled_value(value[k], draw)}" for k in keys]
-        return "{" + space + f"{space},{space}".join(pairs) + space + "}"
-    if isinstance(value, list):
-        return "[" + space + f"{space},{space}".join([spelled_value(item, draw) for item in value]) + space + "]"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return draw(st.sampled_from([f"{value}", f"{value}.0", f"{value}e0", f"{value}00E-2"]))
-    return json.dumps(value)
 
 
 _TEXT = st.text(string.printable + 'é\U0001f600"\\', max_size=6)
@@ -91,7 +75,7 @@ def spelled_requests(draw: Any) -> tuple[bytes, list[bytes], list[dict[str, Any]
 def test_whatever_is_not_ours_goes_out_byte_for_byte(request_and_parts: tuple[bytes, list[bytes], list[dict[str, Any]]]) -> None:
     body, texts, ours = request_and_parts
     request = read(body)
-    outgoing = prepared(request, kept=range(len(texts))).outgoing
+    outgoing = prepared_prompt(request, kept=range(len(texts))).outgoing
     if not any(ours):
         assert outgoing == body
     sent = strict_json.fields(outgoing)
@@ -111,7 +95,7 @@ def test_what_leaves_takes_nothing_else_with_it(
 ) -> None:
     body, texts, ours = request_and_parts
     kept = [index for index in range(len(texts)) if data.draw(st.booleans())]
-    sent = strict_json.fields(prepared(read(body), kept=kept).outgoing)
+    sent = strict_json.fields(prepared_prompt(read(body), kept=kept).outgoing)
     raws = strict_json.elements(sent["messages"], "m")
     assert [raw for raw, i in zip(raws, kept, strict=True) if not ours[i]] == [texts[i] for i in kept if not ours[i]]
     assert list(sent) == list(strict_json.fields(body))
@@ -198,8 +182,12 @@ def test_a_reply_limit_is_a_whole_number(name: str, spelling: str, limit: int | 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 @pytest.mark.parametrize(
     "spelling",
-    ["0", "-0", "-1", "0.0", "0.5", "1.5", "1e-1", "-1e2", "1e400", "-1e400", "true", "false", '"100"', '""', "[]", "[1]", "{}"]
-    + ["-" + "9" * 5000],
+    [
+        *["0", "-0", "-1", "0.0", "0.5", "1.5", "1e-1", "-1e2", "1e400", "-1e400", "true", "false", "[]", "[1]", "{}"],
+        '"100"',
+        '""',
+        "-" + "9" * 5000,
+    ],
     ids=lambda text: text[:8],
 )
 def test_any_other_reply_limit_is_refused_by_name(name: str, spelling: str) -> None:

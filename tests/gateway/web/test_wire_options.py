@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -33,17 +35,20 @@ def refused(body: dict[str, Any] | None = None, **headers: str) -> str | None:
     return caught.value.param
 
 
-def test_a_request_that_asks_for_nothing_gets_nothing() -> None:
-    assert read() == (ContextOptions(), [])
-    nothing = dict.fromkeys(
-        ["contextShift", "context_shift", "contextStrategy", "context_strategy", "metadata", "prompt_cache_key"]
-    )
-    assert read(nothing) == (ContextOptions(), [])
-
-
-def test_null_options_count_as_absent() -> None:
-    names = ("chatId", "contextStrategy", "replyReserve", "contextLimit", "report", "purpose", "marks", "memory", "persona")
-    assert read(shift(**dict.fromkeys(names))) == (ContextOptions(), [])
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        {},
+        dict.fromkeys([*OWN_BODY_KEYS, "metadata", "prompt_cache_key"]),
+        shift(),
+        shift(**dict.fromkeys(["chatId", "contextStrategy", "replyReserve", "contextLimit", "report", "purpose", "marks"])),
+        shift(**dict.fromkeys(["character", "persona", "lorebooks", "memory", "variables"])),
+    ],
+)
+def test_a_request_that_asks_for_nothing_gets_nothing(nothing: dict[str, Any]) -> None:
+    asked, told = read(nothing)
+    assert asked == ContextOptions()
+    assert not told
 
 
 def test_the_strongest_strategy_counts() -> None:
@@ -232,3 +237,12 @@ def test_a_chat_id_is_neither_empty_nor_long_nor_holds_controls(chat_id: str) ->
 
 def test_the_bodys_own_keys_are_those_that_are_read() -> None:
     assert sorted(OWN_BODY_KEYS) == ["contextShift", "contextStrategy", "context_shift", "context_strategy"]
+
+
+@pytest.mark.parametrize("key", ["metadata", "contextShift", "prompt_cache_key"])
+def test_large_options_are_not_kept_in_memory(key: str) -> None:
+    large = json.dumps("x" * 1_000_000 if key == "prompt_cache_key" else {"chatId": "c", "more": "x" * 1_000_000}).encode()
+    held = sys.getrefcount(large)
+    with contextlib.suppress(InvalidRequest):
+        read_options({key: large}, {}, NAMES)
+    assert sys.getrefcount(large) == held
