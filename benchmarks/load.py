@@ -17,6 +17,7 @@ class Measured:
     rate: float
     median: float
     first: float
+    cpu: float = 0.0  # seconds of the server's CPU a request, where it was taken
 
 
 class _Connection(asyncio.Protocol):

@@ -11,21 +11,22 @@ import json
 import random
 import statistics
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from load import Measured, measure
-from servers import all_three
+from servers import Server, all_three
 
 WORDS = ("the", "a", "context", "window", "message", "token", "budget", "river", "keeps", "leaves", "oldest", "newest", "reply")
 TARGETS = ("direct", "plain", "gateway")
 
 
-def chat_body(messages: int, size: int, *, stream: bool = False) -> bytes:
+def chat_body(messages: int, size: int, *, stream: bool = False, seed: int = 7) -> bytes:
     """A chat of so many messages that is about `size` bytes long."""
-    chance = random.Random(7)
+    chance = random.Random(seed)
     words = max(3, size // messages // 7)
     texts = [" ".join(chance.choices(WORDS, k=words)) for _ in range(messages)]
     roles = ["system", *(["user", "assistant"] * messages)]
@@ -44,15 +45,16 @@ CASES = {
 }
 
 
-async def run(ports: dict[str, int], rounds: int) -> dict[str, dict[str, list[Measured]]]:
+async def run(servers: dict[str, Server], rounds: int) -> dict[str, dict[str, list[Measured]]]:
     """Every case against every target, in turns."""
     results: dict[str, dict[str, list[Measured]]] = {case: {target: [] for target in TARGETS} for case in CASES}
     for number in range(rounds + 1):
         for case, (body, connections, requests) in CASES.items():
             for target in TARGETS:
-                found = await measure(
-                    ports[target], body, connections=connections, requests=requests if number else requests // 4
-                )
+                server = servers[target]
+                before = server.cpu_seconds()
+                measured = await measure(server.port, body, connections=connections, requests=requests)
+                found = replace(measured, cpu=(server.cpu_seconds() - before) / requests)
                 if number:  # the first round warms everything up
                     results[case][target].append(found)
     return results
@@ -88,11 +90,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    with all_three() as ports:
-        results = uvloop.run(run(ports, options.rounds))
+    with all_three() as servers:
+        results = uvloop.run(run(servers, options.rounds))
     for case, found in results.items():
-        rates = ", ".join(f"{target} {statistics.median(m.rate for m in measured):.0f}" for target, measured in found.items())
-        print(f"{case}: requests/s {rates}")
+        told = []
+        for target, measured in found.items():
+            rate, cpu = (statistics.median(getattr(one, name) for one in measured) for name in ("rate", "cpu"))
+            told.append(f"{target} {rate:.0f}/s, {cpu * 1e6:.0f} µs")
+        print(f"{case} (requests a second, CPU a request): {'; '.join(told)}")
     missed = 0
     for name, ratio, bound, sense in ratios(results):
         holds = ratio >= bound if sense == "at least" else ratio <= bound

@@ -16,6 +16,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,24 @@ def passthrough() -> Any:
     return Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"]), Route("/healthz", health)])
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server process under load."""
+
+    port: int
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """CPU time it has used so far, in all its threads."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_mb(self) -> float:
+        """Its resident memory in MB."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+
+
 @contextlib.contextmanager
 def running(command: list[str], url: str, environment: dict[str, str], folder: str) -> Iterator[subprocess.Popen[bytes]]:
     """A server process that answers at a URL; ended by its pid."""
@@ -115,19 +134,20 @@ def running(command: list[str], url: str, environment: dict[str, str], folder: s
 
 
 @contextlib.contextmanager
-def all_three() -> Iterator[dict[str, int]]:
-    """Upstream, pass-through and gateway; their ports by name. The gateway counts and audits to SQLite."""
+def all_three() -> Iterator[dict[str, Server]]:
+    """Upstream, pass-through and gateway, by name. The gateway counts and audits to SQLite."""
     ports = {name: free_port() for name in ("direct", "plain", "gateway")}
     base = f"http://127.0.0.1:{ports['direct']}/v1"
+    processes: dict[str, subprocess.Popen[bytes]] = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         start = ["--host", "127.0.0.1", "--no-access-log", "--log-level", "warning", "--loop", "uvloop", "--http", "httptools"]
         here = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}", "BENCHMARK_UPSTREAM": base}
         for name, app, more in (("direct", "servers:upstream", []), ("plain", "servers:passthrough", ["--factory"])):
             command = [sys.executable, "-m", "uvicorn", app, *start, "--port", str(ports[name]), *more]
-            stack.enter_context(running(command, f"http://127.0.0.1:{ports[name]}/healthz", here, folder))
+            processes[name] = stack.enter_context(running(command, f"http://127.0.0.1:{ports[name]}/healthz", here, folder))
         write_config(Path(folder), base)
-        stack.enter_context(gateway(folder, ports["gateway"]))
-        yield ports
+        processes["gateway"] = stack.enter_context(gateway(folder, ports["gateway"]))
+        yield {name: Server(ports[name], process.pid) for name, process in processes.items()}
 
 
 @contextlib.contextmanager

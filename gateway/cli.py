@@ -1,4 +1,4 @@
-"""The command line: serve, check, models. Exit code 0 fine, 1 the configuration is wrong, 2 wrong usage; never a traceback."""
+"""The command line: serve, check, models, key. Exits with 0 when fine, 1 on wrong configuration, 2 on wrong usage; no traceback."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gateway.app import CONFIG_VARIABLE, Configuration, Gateway, app_from_enviro
 from gateway.config_listing import describe
 from gateway.model_catalog import ModelConfig, effective_limits
 from gateway.settings import require_safe_bind
+from gateway.tenants import new_key
 from gateway.toml_tree import ConfigError, Place
 
 FINE, WRONG_INPUT = 0, 1
@@ -80,6 +81,13 @@ def models(options: argparse.Namespace) -> int:
     return FINE
 
 
+def key(options: argparse.Namespace) -> int:
+    """Makes a new client key, shown once, and the lines for the configuration."""
+    secret, lines = new_key(options.name)
+    _print(f"{secret}\n\n# for gateway.toml; the key itself is stored nowhere\n{lines}")
+    return FINE
+
+
 async def _ask_limits(configuration: Configuration) -> dict[str, int | None]:
     providers = make_providers(configuration.settings)
 
@@ -107,6 +115,10 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--host", help="address to bind (default: server.host)")
             sub.add_argument("--port", help="port to bind, 0 for any (default: server.port)")
             sub.add_argument("--workers", type=_workers, default=1, metavar="N", help="number of processes (default: 1)")
+    keys = commands.add_parser("key", help=(key.__doc__ or "").splitlines()[0])
+    keys.add_argument("new", choices=["new"], help="make a new key")
+    keys.add_argument("name", metavar="NAME", help="the tenant it belongs to")
+    keys.set_defaults(command=key)
     return parser
 
 

@@ -12,6 +12,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from tokenizer_profiles.json_text import text_weight
@@ -107,4 +108,9 @@ class AdditiveProfile(TokenizerProfile):
 
     def __call__(self, messages: Sequence[Message]) -> int:
         """The tokens of a list of messages as a prompt of its own: the counter that `shift_context` takes."""
-        return self.count_request({}).total + sum(self.count_message(message).tokens for message in messages)
+        count = self.count_message
+        return self._empty.total + sum([count(message).tokens for message in messages])
+
+    @cached_property
+    def _empty(self) -> PromptCount:
+        return self.count_request({})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tokenizer_profiles.base import AdditiveProfile, Message, PromptCount, Request, TokenCount
 from tokenizer_profiles.images import ImageRule
@@ -53,6 +53,10 @@ class OpenAIChatProfile(AdditiveProfile):
     def load(self) -> None:
         """See `TokenizerProfile`. Raises ProfileDataMissing."""
         self._tokenizer.load()
+
+    def __call__(self, messages: Sequence[Message]) -> int:
+        """See `AdditiveProfile`."""
+        return self._empty.total + sum(map(self._messages.tokens, messages))
 
     def count_message(self, message: Message) -> TokenCount:
         """See `AdditiveProfile`."""

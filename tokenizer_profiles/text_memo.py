@@ -11,8 +11,8 @@ from collections.abc import Callable
 from hashlib import blake2b
 from threading import Lock
 
-DEFAULT_BYTES = 8 * 1024 * 1024
-_WHOLE_TEXT = 256  # characters; a longer text is remembered by its digest and not kept alive
+DEFAULT_BYTES = 16 * 1024 * 1024
+_WHOLE_TEXT = 4096  # characters; a longer text is remembered by its digest and not kept alive
 _ENTRY_BYTES = 100  # a dictionary slot and the number, about
 
 Key = str | bytes
@@ -70,7 +70,7 @@ class RememberingCounter:
 
     def __call__(self, text: str) -> int:
         """The tokens of a text."""
-        key = memo_key(text)
+        key = text if len(text) <= _WHOLE_TEXT else memo_key(text)
         tokens = self._memo.get(key)
         if tokens is None:
             tokens = self._count(text)

@@ -106,6 +106,13 @@ def block_of(message: Mapping[str, Any], index: int) -> PromptBlock:
     )
 
 
+def message_protects(message: Mapping[str, Any]) -> bool:
+    """Whether the block of a message dict would be protected by what it is."""
+    if "meta" in message or "pinned" in message:
+        return block_of(message, 0).self_protected
+    return kind_of_role(message.get("role")) in PROTECTED_KINDS
+
+
 def _mark(message: Mapping[str, Any], meta: Mapping[str, Any], name: str) -> bool:
     value = meta.get(name)
     return (message.get(name) if value is None else value) is True

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gateway.shifting.blocks import PromptBlock
 from gateway.shifting.links import ToolLinks
 
 
@@ -98,11 +97,10 @@ def group_roots(links: Sequence[ToolLinks]) -> list[int]:
     return [roots.root(index) for index in range(len(links))]
 
 
-def block_groups(blocks: Sequence[PromptBlock]) -> list[BlockGroup]:
-    """All groups of a prompt, oldest first."""
-    links = [block.links for block in blocks]
+def message_groups(links: Sequence[ToolLinks]) -> list[BlockGroup]:
+    """All groups of a prompt given the links of its messages, oldest first."""
     if not any(links):
-        return [_alone(index) for index in range(len(blocks))]
+        return [_alone(index) for index in range(len(links))]
     members: dict[int, list[int]] = {}
     for index, root in enumerate(group_roots(links)):
         members.setdefault(root, []).append(index)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from gateway.shifting.blocks import PROTECTED_KINDS, PromptBlock, block_of
+from gateway.shifting.blocks import PROTECTED_KINDS, PromptBlock, message_protects
 from gateway.shifting.counting import TokenCounter
-from gateway.shifting.groups import BlockGroup, block_groups
+from gateway.shifting.groups import BlockGroup, message_groups
+from gateway.shifting.links import ToolLinks, tool_links
 from gateway.shifting.result import ShiftResult
 
 Item = TypeVar("Item", bound="Mapping[str, Any] | PromptBlock")
@@ -50,33 +51,42 @@ class Protection:
     groups: tuple[BlockGroup, ...]
     protected: tuple[bool, ...]  # by group
     turn_start: int  # position of the current user message; the prompt's length where there is none
+    own: Sequence[bool]  # by position: protected by what it is, wherever it stands
 
     def removable(self) -> list[BlockGroup]:
         """The unprotected groups, oldest first."""
         return [group for group, protected in zip(self.groups, self.protected, strict=True) if not protected]
 
-    def last_resort(self, blocks: Sequence[PromptBlock]) -> list[BlockGroup]:
+    def last_resort(self) -> list[BlockGroup]:
         """Tool groups of the current turn that may leave once nothing else can: oldest first, never the newest of them."""
         tools = [group for group in self.groups if group.calls and group.first > self.turn_start]
-        return [group for group in tools[:-1] if not any(blocks[i].self_protected for i in group.indexes)]
+        return [group for group in tools[:-1] if not any(self.own[i] for i in group.indexes)]
 
 
 def protection(blocks: Sequence[PromptBlock]) -> Protection:
     """Finds the groups of a prompt and which of them are protected: by a member's own nature or by the current turn."""
-    groups = block_groups(blocks)
-    start = current_turn(blocks)
-    turn = start if start < len(blocks) else len(blocks) - 1  # without a user message the newest group is the current turn
     own = [block.pinned or block.required or block.kind in PROTECTED_KINDS for block in blocks]
-    protected = tuple([group.indexes[-1] >= turn or any(own[i] for i in group.indexes) for group in groups])
-    return Protection(tuple(groups), protected, start)
+    return _protection([block.role for block in blocks], [block.links for block in blocks], own)
+
+
+def _protection(roles: Sequence[str], links: Sequence[ToolLinks], own: Sequence[bool]) -> Protection:
+    groups = message_groups(links)
+    start = _turn_start(roles, links)
+    turn = start if start < len(roles) else len(roles) - 1  # without a user message the newest group is the current turn
+    protected = [group.indexes[-1] >= turn or any(own[i] for i in group.indexes) for group in groups]
+    return Protection(tuple(groups), tuple(protected), start, own)
 
 
 def current_turn(blocks: Sequence[PromptBlock]) -> int:
     """The position of the last user message that holds more than tool results; the prompt's length where there is none."""
-    for index in range(len(blocks) - 1, -1, -1):
-        if blocks[index].role == "user" and not blocks[index].links.only_results:
+    return _turn_start([block.role for block in blocks], [block.links for block in blocks])
+
+
+def _turn_start(roles: Sequence[str], links: Sequence[ToolLinks]) -> int:
+    for index in range(len(roles) - 1, -1, -1):
+        if roles[index] == "user" and not links[index].only_results:
             return index
-    return len(blocks)
+    return len(roles)
 
 
 class _Cut:
@@ -84,8 +94,8 @@ class _Cut:
 
     def __init__(self, items: list[Any], count_tokens: TokenCounter, budget: int) -> None:
         self._items = items
-        self._blocks = [item if isinstance(item, PromptBlock) else block_of(item, i) for i, item in enumerate(items)]
-        self._protection = protection(self._blocks)
+        self._tokens = [item.tokens if isinstance(item, PromptBlock) else None for item in items]
+        self._protection = _protection_of(items)
         self._count = count_tokens
         self._budget = budget
         self._gone: set[int] = set()
@@ -106,7 +116,7 @@ class _Cut:
     def leave_as_needed(self) -> None:
         """Tool groups of the current turn leave, exactly as many as needed."""
         if self.tokens > self._budget:
-            self._leave_fewest(self._protection.last_resort(self._blocks))
+            self._leave_fewest(self._protection.last_resort())
 
     def split(self) -> tuple[list[Any], list[Any]]:
         """What stays and what has left, in the input's order."""
@@ -132,10 +142,18 @@ class _Cut:
         return self._count([item for i, item in enumerate(self._items) if i not in gone])
 
     def _weight(self, group: BlockGroup) -> int:
-        known = [self._blocks[i].tokens for i in group.indexes]
+        known = [self._tokens[i] for i in group.indexes]
         if None not in known:
             return sum(cast("list[int]", known))
         return self._count([self._items[i] for i in group.indexes])
+
+
+def _protection_of(items: Sequence[Any]) -> Protection:
+    """Of blocks or of message dicts, which need not become blocks for it."""
+    if all(isinstance(item, PromptBlock) for item in items):
+        return protection(items)
+    roles = [str(item.get("role")) for item in items]
+    return _protection(roles, [tool_links(item) for item in items], [message_protects(item) for item in items])
 
 
 def _first_true(most: int, holds: Callable[[int], bool]) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import socket
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,8 @@ def test_a_directory_that_is_not_there_is_one_line_too(tmp_path: Path, capsys: p
         ["nonsense"],
         ["serve", "--nonsense"],
         ["check", "--port", "1"],
+        ["key", "new"],
+        ["key", "old", "team-a"],
         ["serve", "--config"],
         *[["serve", "--workers", number] for number in ("0", "65", "-1", "x", "", "²", "1.0")],
     ],
@@ -189,6 +193,18 @@ def test_an_interrupted_command_is_fine(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(cli, "load_configuration", interrupted)
     assert main(["check", *config(tmp_path)]) == 0
+
+
+def test_a_new_key_is_shown_with_the_lines_that_know_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["key", "new", "team-a"]) == 0
+    key, blank, _, *lines = capsys.readouterr().out.splitlines()
+    listed = tomllib.loads("\n".join(lines))["auth"]["keys"]
+    assert (blank, listed) == ("", [{"name": "team-a", "sha256": hashlib.sha256(key.encode()).hexdigest()}])
+
+
+def test_a_name_that_can_be_none_gets_no_key(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["key", "new", "a\nb"]) == 1
+    assert capsys.readouterr().out == ""
 
 
 def ended(arguments: list[str]) -> object:

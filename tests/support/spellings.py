@@ -28,5 +28,5 @@ def spelled_value(value: Any, draw: Any) -> str:
     if isinstance(value, list):
         return "[" + space + f"{space},{space}".join([spelled_value(item, draw) for item in value]) + space + "]"
     if isinstance(value, int) and not isinstance(value, bool):
-        return draw(st.sampled_from([f"{value}", f"{value}.0", f"{value}e0", f"{value}00E-2"]))
+        return draw(st.sampled_from([f"{value}", f"{value}.0", f"{value}e0", f"{value}00E-2" if value else "-0"]))
     return json.dumps(value)

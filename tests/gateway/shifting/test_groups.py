@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.shifting.blocks import block_of
-from gateway.shifting.groups import block_groups, group_roots
+from gateway.shifting.groups import group_roots, message_groups
 from gateway.shifting.links import tool_links
 
 
@@ -21,7 +20,7 @@ def result(name: str) -> dict[str, Any]:
 
 def groups(*messages: dict[str, Any]) -> list[tuple[int, ...]]:
     """The groups of a conversation that have more than one member."""
-    found = block_groups([block_of(message, i) for i, message in enumerate(messages)])
+    found = message_groups([tool_links(message) for message in messages])
     return [group.indexes for group in found if len(group.indexes) > 1]
 
 

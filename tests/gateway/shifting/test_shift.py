@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gateway.shifting import PromptBlock, shift_context
 from gateway.shifting.blocks import block_of
-from gateway.shifting.groups import BlockGroup, block_groups
+from gateway.shifting.groups import BlockGroup, message_groups
 from gateway.shifting.links import tool_links
 from gateway.shifting.shift import current_turn, protection
 
@@ -155,7 +155,7 @@ def test_random_conversations_keep_every_promise(messages: list[dict[str, Any]],
 
     blocks = [block_of(message, i) for i, message in enumerate(messages)]
     plan = protection(blocks)
-    last_resort = {i for group in plan.last_resort(blocks) for i in group.indexes}
+    last_resort = {i for group in plan.last_resort() for i in group.indexes}
     for group, protected in zip(plan.groups, plan.protected, strict=True):
         assert len({i in kept for i in group.indexes}) == 1
         if protected and not last_resort.issuperset(group.indexes):
@@ -199,7 +199,7 @@ def _plain_rule(messages: list[dict[str, Any]], budget: int, cut_step: float) ->
             freed += words([messages[i] for i in group.indexes])
             kept.difference_update(group.indexes)
         one_by_one(waiting)
-        one_by_one(plan.last_resort(blocks))
+        one_by_one(plan.last_resort())
     return sorted(kept)
 
 
@@ -207,16 +207,11 @@ def _plain_rule(messages: list[dict[str, Any]], budget: int, cut_step: float) ->
 @given(conversations)
 def test_a_kept_result_always_follows_its_kept_call(messages: list[dict[str, Any]]) -> None:
     linked = {i for i, message in enumerate(messages) if tool_links(message)}
-    whole = {
-        i
-        for group in block_groups([block_of(m, i) for i, m in enumerate(messages)])
-        if len(group.indexes) > 1
-        for i in group.indexes
-    }
+    whole = {i for group in message_groups([tool_links(m) for m in messages]) if len(group.indexes) > 1 for i in group.indexes}
     assert whole <= linked
     for budget in (5, 20, 60):
         kept = set(positions(messages, shift_context(messages, words, budget).kept))
-        for group in block_groups([block_of(m, i) for i, m in enumerate(messages)]):
+        for group in message_groups([tool_links(m) for m in messages]):
             assert set(group.indexes) <= kept or not set(group.indexes) & kept
 
 
