@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from starlette.middleware.cors import CORSMiddleware
@@ -25,13 +25,14 @@ from gateway.preparation import PromptPreparer
 from gateway.providers.base import Provider, ProviderConfig, Timeouts
 from gateway.providers.builtin import BUILTIN as PROVIDER_KINDS
 from gateway.recorder import AuditRecorder
-from gateway.settings import ProviderSettings, Settings, TimeoutSettings, load_settings
+from gateway.settings import ProviderSettings, Settings, TimeoutSettings, load_settings, require_safe_bind
 from gateway.shifting import ContextStrategyRegistry
 from gateway.stores.base import AuditStore, UnknownStore
 from gateway.stores.builtin import open_store
 from gateway.tenants import Tenants
 from gateway.toml_tree import Place
 from gateway.unbuilt import require_built
+from gateway.web.context_headers import EXPOSED_HEADERS
 from gateway.web.guards import Guards
 from gateway.web.rooms import Engine, Rooms
 from gateway.web.routes import application
@@ -66,6 +67,7 @@ def load_configuration(config_dir: Path, environ: Mapping[str, str]) -> Configur
         providers=tuple(settings.providers),
     )
     require_built(settings, models)
+    _store(settings)  # names an unknown kind; opens nothing
     return Configuration(settings, models)
 
 
@@ -76,6 +78,7 @@ class Gateway:
         """With a directory its changes are picked up while the gateway runs."""
         settings = configuration.settings
         self._config_dir = config_dir
+        self._bound_host = settings.server.host
         self._profiles = ProfileRegistry.with_builtins()
         self._strategies = ContextStrategyRegistry.with_builtins()
         self._store = _store(settings)
@@ -92,7 +95,7 @@ class Gateway:
                 allow_origins=settings.server.cors_origins,
                 allow_methods=["GET", "POST", "DELETE"],
                 allow_headers=["*", "Authorization"],
-                expose_headers=["x-request-id", "x-context-*"],
+                expose_headers=EXPOSED_HEADERS,
             )
         self.app = app
 
@@ -143,7 +146,11 @@ class Gateway:
             await self._store.aclose()
 
     def _load(self) -> Configuration:
-        return load_configuration(self._config_dir or Path(), os.environ)
+        """The tree as it is now; one that would open the bound address to everybody is as broken as any other."""
+        configuration = load_configuration(self._config_dir or Path(), os.environ)
+        settings = configuration.settings
+        require_safe_bind(replace(settings, server=replace(settings.server, host=self._bound_host)))
+        return configuration
 
     def _do(self, chore: object) -> None:
         task = asyncio.ensure_future(chore)  # type: ignore[call-overload]
@@ -194,6 +201,16 @@ def _store(settings: Settings) -> AuditStore:
         return open_store(settings.store.url.reveal())
     except UnknownStore as error:
         raise Place(settings.provenance.file, "store.url").error(str(error)) from None
+
+
+async def require_store(settings: Settings) -> None:
+    """Raises ConfigError when the store can't be opened, before a server would say so in its own way."""
+    store = _store(settings)
+    try:
+        await store.open()
+    except StoreUnavailable as error:
+        raise Place(settings.provenance.file, "store.url").error(error.message) from None
+    await store.aclose()
 
 
 async def _close_later(providers: list[Provider], seconds: float) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gateway.chat import Diagnostic
+from gateway.json_reading import read_json
 from gateway.shifting.blocks import text_of
 
 MAX_TEXT = 64 * 1024  # characters of a block's text, and bytes of a message, that an audit keeps
@@ -55,28 +56,28 @@ class AuditSummary(msgspec.Struct, frozen=True):
 
 
 class AuditBody(msgspec.Struct, frozen=True):
-    """The blocks of a prompt, and the messages they speak of."""
+    """The blocks of a prompt, and the messages they speak of, as raw JSON.
+
+    `cut` has the full length, in characters, of the texts of messages that are kept only in part, by their position.
+    """
 
     blocks: list[AuditBlock]
-    messages: list[Any]
+    messages: list[msgspec.Raw]
+    cut: dict[int, int] = {}
 
     def text(self, block: AuditBlock) -> tuple[str, int]:
         """A block's text, capped, and its full length in characters."""
         if block.message is None:
             text = block.content or ""
             return text[:MAX_TEXT], len(text)
-        message = self.messages[block.message]
-        if _LEFT_OUT in message:
-            return str(message["content"]), int(message[_LEFT_OUT])
-        text = text_of(message) or _calls_text(message)
-        return text[:MAX_TEXT], len(text)
+        text = _text(read_json(bytes(self.messages[block.message])))
+        return text[:MAX_TEXT], self.cut.get(block.message, len(text))
 
-    def provider_messages(self) -> list[Any]:
-        """The messages that the provider got, in order; over-long ones cut, with their full length."""
+    def provider_messages(self) -> list[msgspec.Raw]:
+        """The messages that the provider got, in order; over-long ones cut."""
         return [self.messages[block.message] for block in self.blocks if block.included and block.message is not None]
 
 
-_LEFT_OUT = "contentLength"  # key of a message that is kept only in part: its full length in characters
 _BODY = msgspec.json.Decoder(AuditBody)
 _SUMMARY = msgspec.json.Decoder(AuditSummary)
 _ENCODER = msgspec.json.Encoder()
@@ -94,8 +95,13 @@ def decode_summary(document: bytes) -> AuditSummary:
 
 def encode_body(blocks: Sequence[AuditBlock], messages: Sequence[bytes], parsed: Sequence[Mapping[str, Any]]) -> bytes:
     """The body document. `messages` are raw JSON; one beyond 64 KiB is kept as its role and the start of its text."""
-    kept = [raw if len(raw) <= MAX_TEXT else _excerpt(parsed[i]) for i, raw in enumerate(messages)]
-    return b'{"blocks":' + _ENCODER.encode(blocks) + b',"messages":[' + b",".join(kept) + b"]}"
+    long = [i for i, raw in enumerate(messages) if len(raw) > MAX_TEXT]
+    kept, cut = messages, {}
+    if long:
+        texts = {i: _text(parsed[i]) for i in long}
+        cut = {i: len(text) for i, text in texts.items()}
+        kept = [_excerpt(parsed[i], texts[i]) if i in texts else raw for i, raw in enumerate(messages)]
+    return b'{"blocks":%b,"cut":%b,"messages":[%b]}' % (_ENCODER.encode(blocks), _ENCODER.encode(cut), b",".join(kept))
 
 
 def decode_body(document: bytes) -> AuditBody:
@@ -103,9 +109,12 @@ def decode_body(document: bytes) -> AuditBody:
     return _BODY.decode(document)
 
 
-def _excerpt(message: Mapping[str, Any]) -> bytes:
-    text = text_of(message) or _calls_text(message)
-    return _ENCODER.encode({"role": message.get("role"), "content": text[:MAX_TEXT], _LEFT_OUT: len(text)})
+def _excerpt(message: Mapping[str, Any], text: str) -> bytes:
+    return _ENCODER.encode({"role": message.get("role"), "content": text[:MAX_TEXT], "contentLength": len(text)})
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    return text_of(message) or _calls_text(message)
 
 
 def _calls_text(message: Mapping[str, Any]) -> str:

@@ -1,19 +1,28 @@
-"""The command line: serve, check, models, key. Exits with 0 when fine, 1 on wrong configuration, 2 on wrong usage; no traceback."""
+"""The command line: serve, check, models, key. Exits with 0 when fine, 1 on wrong input, 2 on wrong usage; never a traceback."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import os
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gateway import __version__
-from gateway.app import CONFIG_VARIABLE, Configuration, Gateway, app_from_environment, load_configuration, make_providers
+from gateway.app import (
+    CONFIG_VARIABLE,
+    Configuration,
+    Gateway,
+    app_from_environment,
+    load_configuration,
+    make_providers,
+    require_store,
+)
 from gateway.config_listing import describe
 from gateway.model_catalog import ModelConfig, effective_limits
-from gateway.settings import require_safe_bind
+from gateway.settings import Settings, require_safe_bind
 from gateway.tenants import new_key
 from gateway.toml_tree import ConfigError, Place
 
@@ -43,15 +52,17 @@ def serve(options: argparse.Namespace) -> int:
     configuration = load_configuration(options.config, os.environ)
     settings = configuration.settings
     require_safe_bind(settings)
+    asyncio.run(require_store(settings))
     if options.workers > 1:
         if settings.store.url.reveal().startswith("memory:"):
             raise Place(settings.provenance.file, "store.url").error(
                 "memory: can't be shared by several workers; use sqlite:///FILE"
             )
         _override(CONFIG_VARIABLE, str(options.config))
-        serve_many(_FACTORY, settings.server, options.workers, _say)
+        serve_many(_FACTORY, settings.server, options.workers, _bound(settings), _say)
         return FINE
-    return FINE if serve_one(Gateway(configuration, options.config).app, settings.server, _say) else WRONG_INPUT
+    bound = _bound(settings)
+    return FINE if serve_one(Gateway(configuration, options.config).app, settings.server, bound, _say) else WRONG_INPUT
 
 
 def check(options: argparse.Namespace) -> int:
@@ -120,6 +131,22 @@ def _parser() -> argparse.ArgumentParser:
     keys.add_argument("name", metavar="NAME", help="the tenant it belongs to")
     keys.set_defaults(command=key)
     return parser
+
+
+def _bound(settings: Settings) -> socket.socket:
+    """The listening socket, taken before anything starts. Raises ConfigError when the address can't be had."""
+    host, port = settings.server.host.strip("[]"), settings.server.port
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise Place(settings.provenance.file, "server.port").error(
+            f"{host} port {port} can't be used: {error.strerror}"
+        ) from None
+    listening.set_inheritable(True)
+    return listening
 
 
 def _workers(text: str) -> int:

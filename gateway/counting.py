@@ -9,9 +9,8 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from gateway.chat import ChatMessage, ChatRequest
+from gateway.json_reading import read_json
 from gateway.model_catalog import ModelConfig
 from gateway.preparation import Counted
 from gateway.recent import Recent
@@ -45,7 +44,7 @@ class PromptCounting:
         if isinstance(profile, AdditiveProfile):
             prompt = await self._add_up(profile, f"{profile.name} {upstream_model}", request, messages)
             return Counted(profile.name, profile.approximate, additive=True, prompt=prompt)
-        others = {key: msgspec.json.decode(raw) for key, raw in request.fields.items() if key != "messages"}
+        others = {key: read_json(raw) for key, raw in request.fields.items() if key != "messages"}
         prompt = await profile.count_prompt([message.message for message in messages], others)
         return Counted(profile.name, profile.approximate or prompt.template.approximate, additive=False, prompt=prompt)
 
@@ -89,7 +88,7 @@ class PromptCounting:
         memory_key: tuple[bytes | str, ...] = (name, *metered, *metered.values())
         found = self._requests.get(memory_key)
         if found is None:
-            parsed = {key: msgspec.json.decode(raw) for key, raw in metered.items()}
+            parsed = {key: read_json(raw) for key, raw in metered.items()}
             size = sum(map(len, metered.values()))
             large = size > OFF_LOOP_BYTES
             found = await asyncio.to_thread(profile.count_request, parsed) if large else profile.count_request(parsed)

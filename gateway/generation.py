@@ -5,16 +5,18 @@ Every way out finishes the audit, once. Knows no HTTP, no JSON spelling and no s
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping
 
 from gateway.chat import ChatRequest
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, Internal
 from gateway.preparation import PromptPreparer
 from gateway.prepared import PreparedPrompt
 from gateway.providers.base import OutgoingRequest, Provider, Reply
 from gateway.recorder import AuditRecorder, OpenAudit, WhyCancelled
 
-_DONE = b"[DONE]"
+_log = logging.getLogger(__name__)
 
 
 class Generation:
@@ -34,7 +36,12 @@ class Generation:
             explained = self.prepared.explained(error)
             await self.audit.fail(explained, usage=self._reply.usage)
             raise explained from error
-        if not data or not self.streamed or _DONE in data[-16:]:
+        except Exception as error:  # a defect must leave neither an open audit nor a stream without an end
+            _log.exception("internal error while a reply was read")
+            internal = Internal("The gateway failed inside. Its log has the details.")
+            await self.audit.fail(internal, usage=self._reply.usage)
+            raise internal from error
+        if self._reply.ended:
             await self.audit.complete(usage=self._reply.usage, finish_reason=self._reply.finish_reason)
         return data
 
@@ -69,13 +76,16 @@ class GenerationService:
         Raises a GatewayError before anything was counted, and GenerationFailed after it.
         """
         prepared = await self._preparer.prepare(request)
-        audit = await self._recorder.open(prepared)  # before the network call
+        audit = self._recorder.begin(prepared)
         try:
             async with audit.finished_on_error(why_cancelled):
+                await audit.open()  # before the network call
                 prepared.require_fit()  # TOKEN_BUDGET_EXCEEDED; nothing is sent
                 reply = await self._providers[prepared.provider].send(_outgoing(prepared))
         except GatewayError as error:
             raise GenerationFailed(prepared.explained(error), prepared, audit) from error
+        except asyncio.CancelledError as cancelled:
+            raise GenerationFailed(why_cancelled(), prepared, audit) from cancelled
         return Generation(prepared, audit, reply)
 
 

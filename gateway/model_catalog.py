@@ -190,7 +190,7 @@ def require_known(
         if config.context_strategy not in (*strategies, default):
             problems.append(_unknown(place.at("context_strategy"), "strategy", config.context_strategy, strategies))
         if config.tokenizer not in ("auto", "remote", *profiles) and not re.match(r"(hf|gguf):.", config.tokenizer):
-            known = ("auto", "remote", "hf:DIR", "gguf:FILE", *profiles)
+            known = tuple(dict.fromkeys(("auto", "remote", "hf:DIR", "gguf:FILE", *profiles)))
             problems.append(_unknown(place.at("tokenizer"), "tokenizer profile", config.tokenizer, known))
         if config.provider not in providers:
             problems.append(_unknown(place.at("provider"), "provider", config.provider, providers))

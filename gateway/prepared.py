@@ -76,7 +76,9 @@ class PreparedPrompt:
         if self.upstream_model != request.model:
             changed["model"] = msgspec.json.encode(self.upstream_model)
         if self.output_limit is not None:
-            changed.update((name, str(self.output_limit).encode()) for name in request.limit_fields)
+            limit = self.output_limit
+            too_large = (name for name in request.limit_fields if float(request.fields[name]) > limit)
+            changed.update(dict.fromkeys(too_large, b"%d" % limit))
         messages = request.messages
         changed["messages"] = b"[" + b",".join([messages[i].outgoing for i in self.kept]) + b"]"
         return _join({**request.fields, **changed})

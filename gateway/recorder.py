@@ -25,12 +25,18 @@ _log = logging.getLogger(__name__)
 class OpenAudit:
     """The audit of a generation under way. Its first end is the one that counts."""
 
-    def __init__(self, key: AuditKey, store: AuditStore, clock: Callable[[], float], closed: Callable[[OpenAudit], None]) -> None:
-        self.key = key
+    def __init__(self, head: AuditHead, body: bytes, store: AuditStore, closed: Callable[[OpenAudit], None]) -> None:
+        self.key = head.key
         self.ended = False
+        self._head = head
+        self._body = body
         self._store = store
-        self._clock = clock
         self._closed = closed
+
+    async def open(self) -> None:
+        """Commits the head; the body follows. Raises StoreUnavailable, and then nothing may be sent."""
+        await self._store.replace(self._head, self._body)
+        self._body = b""
 
     async def complete(self, *, usage: bytes | None, finish_reason: str | None) -> None:
         """The reply was whole."""
@@ -61,7 +67,7 @@ class OpenAudit:
             return
         self.ended = True
         self._closed(self)
-        outcome = AuditOutcome(status, self._clock(), code, usage, finish_reason)
+        outcome = AuditOutcome(status, time.time(), code, usage, finish_reason)
         try:
             await self._store.finish(self.key, outcome)  # hands over; a cancellation doesn't take it back
         except StoreUnavailable:
@@ -71,15 +77,14 @@ class OpenAudit:
 class AuditRecorder:
     """Opens audits, and knows which are still open."""
 
-    def __init__(self, store: AuditStore, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: AuditStore) -> None:
         self._store = store
-        self._clock = clock
         self._open: set[OpenAudit] = set()
         self._idle = asyncio.Event()
         self._idle.set()
 
-    async def open(self, prepared: PreparedPrompt) -> OpenAudit:
-        """Commits the audit's head; the body follows. Raises StoreUnavailable, and then nothing may be sent."""
+    def begin(self, prepared: PreparedPrompt) -> OpenAudit:
+        """The audit of a generation that begins; it counts as open from now on, `OpenAudit.open` stores it."""
         generation_id = new_id("gen_")
         request = prepared.request
         auxiliary = request.options.auxiliary or request.options.chat_id is None
@@ -88,14 +93,13 @@ class AuditRecorder:
         head = AuditHead(
             key,
             model=prepared.model,
-            created_at=self._clock(),
+            created_at=time.time(),
             document=encode_summary(prepared.summary()),
             auxiliary=request.options.auxiliary,
         )
         messages = request.messages
         body = encode_body(prepared.blocks, [message.outgoing for message in messages], [message.message for message in messages])
-        await self._store.replace(head, body)
-        audit = OpenAudit(key, self._store, self._clock, self._closed)
+        audit = OpenAudit(head, body, self._store, self._closed)
         self._open.add(audit)
         self._idle.clear()
         return audit

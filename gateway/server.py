@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from types import FrameType
 from typing import Any
 
@@ -31,9 +31,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts; then tells the URL under which it answers."""
         await super().startup(sockets=sockets)
-        if self.started:
-            listening = [sock for server in self.servers for sock in server.sockets]
-            self._tell(url_of(self.config.host, listening[0].getsockname()[1]))
+        if self.started and sockets:
+            self._tell(url_of(self.config.host, sockets[0].getsockname()[1]))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stops taking new work at once; what is under way has its grace."""
@@ -49,17 +48,16 @@ def url_of(host: str, port: int) -> str:
     return f"http://{bracketed}:{port}"
 
 
-def serve_one(app: Any, server: ServerSettings, ready: Ready) -> bool:
+def serve_one(app: Any, server: ServerSettings, bound: socket.socket, ready: Ready) -> bool:
     """Serves in this process until it is told to stop; whether it ever answered."""
     running = Server(_config(app, server), ready)
-    running.run()
+    running.run(sockets=[bound])
     return running.started
 
 
-def serve_many(factory: str, server: ServerSettings, workers: int, ready: Ready) -> None:
+def serve_many(factory: str, server: ServerSettings, workers: int, bound: socket.socket, ready: Ready) -> None:
     """Serves in several processes that share one socket; `factory` names the function that makes the application."""
     config = _config(factory, server, factory=True, workers=workers)
-    bound = config.bind_socket()
     port = bound.getsockname()[1]
     threading.Thread(target=_tell_when_it_answers, args=(config.host, port, ready), daemon=True).start()
     Multiprocess(config, sockets=[bound]).run()
@@ -84,8 +82,8 @@ def _config(app: Any, server: ServerSettings, **more: Any) -> uvicorn.Config:
 
 def _tell_when_it_answers(host: str, port: int, ready: Ready) -> None:
     for _ in range(_ASK_AT_MOST):
-        with suppress(OSError, http.client.HTTPException):
-            connection = http.client.HTTPConnection(host, port, timeout=1)
+        connection = http.client.HTTPConnection(host, port, timeout=1)
+        with suppress(OSError, http.client.HTTPException), closing(connection):
             connection.request("GET", "/healthz")
             if connection.getresponse().status == 200:
                 ready(url_of(host, port))

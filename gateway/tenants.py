@@ -28,11 +28,18 @@ class Tenants:
             return None
         if not key:
             raise Unauthorized("A key is needed: send it as Authorization: Bearer KEY or as api-key.")
-        digest = _sha256(key)
-        found = [name for name, known in self._keys if hmac.compare_digest(digest, known)]
+        found = self._names(key)
         if not found:
             raise Unauthorized("The key is not one of this gateway's keys.")
         return found[0]
+
+    def knows(self, key: str) -> bool:
+        """Whether a text is one of the gateway's own keys, which nobody else may be shown."""
+        return bool(self._keys and key and self._names(key))
+
+    def _names(self, key: str) -> list[str]:
+        digest = _sha256(key)
+        return [name for name, known in self._keys if hmac.compare_digest(digest, known)]
 
 
 def new_key(name: str) -> tuple[str, str]:

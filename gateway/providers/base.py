@@ -52,6 +52,11 @@ class Reply(ABC):
     usage: bytes | None = None  # the provider's last usage object, raw JSON
     finish_reason: str | None = None
 
+    @property
+    @abstractmethod
+    def ended(self) -> bool:
+        """Whether the last bytes have been given out."""
+
     @abstractmethod
     async def read(self) -> bytes:
         """The next bytes for the client; b"" after the end.

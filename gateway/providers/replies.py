@@ -31,6 +31,11 @@ class PlainReply(Reply):
         self._upstream = upstream
         self._read = False
 
+    @property
+    def ended(self) -> bool:
+        """Whether the answer has been read."""
+        return self._read
+
     async def read(self) -> bytes:
         """The completion, byte for byte; b"" from the second call on."""
         if self._read:
@@ -74,6 +79,11 @@ class StreamReply(Reply):
         self._held = held
         self._ended = False
         self._remember()
+
+    @property
+    def ended(self) -> bool:
+        """Whether [DONE] has been given out."""
+        return self._rules.done and not self._held
 
     async def read(self) -> bytes:
         """The next events; b"" after [DONE]."""
@@ -123,6 +133,11 @@ class ReadyReply(Reply):
         self._stream = stream
         self.usage = usage
         self.finish_reason = finish_reason
+
+    @property
+    def ended(self) -> bool:
+        """Whether all has been given out."""
+        return not self._stream
 
     async def read(self) -> bytes:
         """All events, then b""."""

@@ -1,8 +1,9 @@
 """The store in one SQLite file: a thread that owns the connection, fed by a queue. Knows nothing of the statements.
 
-Whatever waits in the queue is one batch. What callers wait for is committed in one transaction, in the order of the calls, and
-all of them are told in one step; the bodies nobody waits for are committed right after, in one transaction of their own. A read
-first writes the bodies it has to see. Several processes may use the same file.
+Whatever waits in the queue is one batch. What callers wait for is committed in one transaction, with the effect of the calls in
+their order, and all of them are told in one step; the bodies nobody waits for are committed right after, in one transaction of
+their own. A read first writes the body it has to see. An end waits a moment for company, but never longer than for the next
+call. Several processes may use the same file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any, TypeVar
 
 from gateway.errors import StoreUnavailable
 from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStore, StoredAudit, UnknownStore
-from gateway.stores.sqlite_file import BUSY_TIMEOUT_S, Row, SqliteFile
+from gateway.stores.sqlite_file import BUSY_TIMEOUT_S, MOST_ROWS, Row, SqliteFile
 
 BODY_BYTES = 32 * 1024 * 1024  # of bodies in one batch, give or take one, and of those to be tried again; the rest waits its turn
 WAITING_JOBS = 10_000  # beyond it `finish` waits for the thread to catch up
@@ -47,7 +48,7 @@ _WORDS = {
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """One thing for the thread to do: `work`, or with `rows` a row for it, so that neighbours of a kind are one statement."""
+    """One thing for the thread to do: `work`, or a row for it, so that neighbours of a kind are one statement."""
 
     work: Callable[..., object]
     future: asyncio.Future[Any] | None = None  # None: nobody waits, a failure is tried again later
@@ -56,7 +57,7 @@ class _Job:
     body: _Job | None = None  # of a replacement: what follows its commit
     size: int = 0  # bytes of the body
     attempts: int = 0
-    row: Row | None = None
+    row: Row = ()  # empty: `work` takes nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +131,9 @@ class SqliteStore(AuditStore):
 
     async def purge(self, before: float) -> int:
         """Deletes audits created before this time, in small steps."""
-        writer, total, deleted = self._opened(), 0, PURGE_STEP
+        total, deleted = 0, PURGE_STEP
         while deleted == PURGE_STEP:
+            writer = self._opened()  # each time: it may have been closed meanwhile, and would never answer
             deleted = await writer.ask(partial(writer.file.purge, before, PURGE_STEP))
             total += deleted
         return total
@@ -166,7 +168,7 @@ class _Writer:
         self,
         work: Callable[..., _T],
         *,
-        row: Row | None = None,
+        row: Row = (),
         writes: bool = True,
         chat: tuple[str, str] | None = None,
         body: _Job | None = None,
@@ -181,7 +183,9 @@ class _Writer:
     async def tell(self, job: _Job) -> None:
         """Hands a job over; waits only when the thread is far behind."""
         self._told.append(job)
-        if self._hand_over_later is None:
+        if len(self._told) == MOST_ROWS:
+            self._hand_over()
+        elif self._hand_over_later is None:
             self._hand_over_later = self._loop.call_later(LINGER_S, self._hand_over)
         while self._queue.qsize() > WAITING_JOBS:  # noqa: ASYNC110  # rare, and no event of the loop tells it
             await asyncio.sleep(0.001)
@@ -290,19 +294,19 @@ class _Writer:
 
 
 def _perform(jobs: Sequence[_Job], bodies: dict[tuple[str, str], _Job]) -> list[_Result]:
-    """Jobs within a transaction. Rows wait for each other up to a job that isn't one, and then are one statement a kind.
+    """Jobs within a transaction. Rows are gathered up to a job that isn't one, and then are one statement a kind.
 
-    Heads go before ends whatever their order: an end that came before another generation's head would be gone with it. Only a
-    head after an end of its own generation starts anew.
+    Heads go before ends whatever their order, for an end changes nothing but the head of its own generation. Only a head that
+    comes after such an end has to wait for it.
     """
     results: list[_Result] = []
     rows: list[_Job] = []
     ended: set[Row] = set()
     for job in jobs:
-        if job.row is None or (job.body is not None and job.row[:3] in ended):
+        if not job.row or (job.body is not None and job.row[:3] in ended):
             results += _write_rows(rows, bodies)
             rows, ended = [], set()
-        if job.row is None:
+        if not job.row:
             results.append(_Result(job, _work(job, bodies)))
             continue
         rows.append(job)
@@ -319,9 +323,10 @@ def _work(job: _Job, bodies: dict[tuple[str, str], _Job]) -> object:
 
 
 def _write_rows(jobs: Sequence[_Job], bodies: dict[tuple[str, str], _Job]) -> list[_Result]:
+    """Rows, one statement a kind, heads first; of a chat's bodies only the last one follows."""
     kinds: dict[Callable[..., object], list[Row]] = {}
     for job in sorted(jobs, key=lambda job: job.body is None):
-        kinds.setdefault(job.work, []).append(job.row or ())
+        kinds.setdefault(job.work, []).append(job.row)
         if job.chat is not None and job.body is not None:
             bodies[job.chat] = job.body
     for write, rows in kinds.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from gateway.errors import StoreUnavailable
 from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStatus, StoredAudit
 from gateway.stores.sqlite_owners import OwnerLock
 
+OLDEST_SQLITE = (3, 37, 0)  # has STRICT tables; UPDATE FROM came with 3.33
 BUSY_TIMEOUT_S = 2.0
 PAGE_BYTES = 16_384  # of a new file: bodies of 300 KB took 0.6 of the time that they took with SQLite's own 4096
 
@@ -52,7 +53,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 )
 
 Row = tuple[object, ...]
-MOST_ROWS = 64  # in one statement; beyond it there are several
+MOST_ROWS = 64  # in one statement: 640 values, where some libraries take 999
+MOST_BYTES = 65_536  # of documents in one statement of several rows: it holds copies of its values until it is used again
 
 _PUT_HEADS = """
 INSERT INTO heads (tenant, chat_id, generation_id, owner, revision, status, model, created_at, auxiliary, document)
@@ -62,8 +64,8 @@ VALUES {rows} ON CONFLICT (tenant, chat_id) DO UPDATE SET
     finished_at = NULL, error_code = NULL, finish_reason = NULL, usage = NULL"""
 _PUT_BODIES = """
 WITH given (tenant, chat_id, owner, revision, document) AS (VALUES {rows})
-INSERT OR REPLACE INTO bodies (head_id, document)
-SELECT id, given.document FROM given JOIN heads USING (tenant, chat_id, owner, revision)"""
+INSERT OR REPLACE INTO bodies (head_id, document) -- CROSS: in this order, and without a temporary table of the bodies
+SELECT id, given.document FROM given CROSS JOIN heads USING (tenant, chat_id, owner, revision)"""
 _END = """
 WITH given (tenant, chat_id, generation_id, status, finished_at, error_code, finish_reason, usage) AS (VALUES {rows})
 UPDATE heads SET status = given.status, finished_at = given.finished_at, error_code = given.error_code,
@@ -150,12 +152,10 @@ class SqliteFile:
 
     def _write(self, statement: str, rows: Sequence[Row]) -> None:
         """Many rows in one statement: each statement costs the thread its turn among Python's threads, a row does not."""
-        for start in range(0, len(rows), MOST_ROWS):
-            some = rows[start : start + MOST_ROWS]
+        for some in _portions(rows):
             marks = "(" + ", ".join("?" * len(some[0])) + ")"
-            self._connection.execute(
-                statement.format(rows=", ".join([marks] * len(some))), [value for row in some for value in row]
-            )
+            values = [value for row in some for value in row]
+            self._connection.execute(statement.format(rows=", ".join([marks] * len(some))), values)
 
     def latest(self, tenant: str, chat_id: str) -> StoredAudit | None:
         """The chat's audit."""
@@ -184,6 +184,7 @@ class SqliteFile:
         return self._opened
 
     def _connect(self) -> sqlite3.Connection:
+        _check_library()
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
         self._owner.hold()
@@ -198,6 +199,30 @@ class SqliteFile:
             connection.close()
             raise
         return connection
+
+
+def _portions(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """What goes into one statement each; the last value of a row is the large one, if any is."""
+    portion: list[Row] = []
+    size = 0
+    for row in rows:
+        weight = len(row[-1]) if isinstance(row[-1], bytes) else 0
+        if portion and (len(portion) == MOST_ROWS or size + weight > MOST_BYTES):
+            yield portion
+            portion, size = [], 0
+        portion.append(row)
+        size += weight
+    if portion:
+        yield portion
+
+
+def _check_library() -> None:
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        oldest = ".".join(map(str, OLDEST_SQLITE[:2]))
+        raise StoreUnavailable(
+            f"The audit store needs SQLite {oldest} or newer, this Python comes with {sqlite3.sqlite_version}: "
+            "use another Python, or the store memory:"
+        )
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.errors import GatewayError, MethodNotAllowed, ShuttingDown
+from gateway.errors import ClientCancelled, GatewayError, MethodNotAllowed, ShuttingDown
 from gateway.generation import Generation, GenerationFailed
 from gateway.web.asgi import Receive, Scope, Send, lower_headers, respond
 from gateway.web.client_watch import ClientWatch
@@ -32,6 +32,8 @@ class ChatCompletions:
         try:
             await self._answer(scope, receive, send)
         except GenerationFailed as failed:
+            if isinstance(failed.error, ClientCancelled):
+                raise failed.error from failed
             extra = context_headers(failed.prepared, failed.audit.key)
             await send_error(
                 send,
@@ -58,6 +60,10 @@ class ChatCompletions:
             except asyncio.CancelledError:
                 _uncancel()
                 raise watch.why_cancelled() from None
+            except GenerationFailed as failed:
+                if isinstance(failed.__cause__, asyncio.CancelledError):
+                    _uncancel()
+                raise
 
     async def _send(self, generation: Generation, watch: ClientWatch, send: Send) -> None:
         key = generation.audit.key
@@ -73,9 +79,12 @@ class ChatCompletions:
                 raise GenerationFailed(error, generation.prepared, generation.audit) from error
             watch.over()
             await respond(send, 200, with_report(data, report), headers)
-        except asyncio.CancelledError:
-            await generation.aclose(watch.why_cancelled())
-            raise
+        except asyncio.CancelledError as cancelled:
+            why = watch.why_cancelled()
+            await generation.aclose(why)
+            if generation.streamed:
+                raise
+            raise GenerationFailed(why, generation.prepared, generation.audit) from cancelled
         finally:
             await generation.aclose()
 

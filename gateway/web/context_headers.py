@@ -13,6 +13,11 @@ from gateway.stores.base import AuditKey
 from gateway.web.asgi import Headers
 from gateway.web.wire_prompt import report_object
 
+_NAMES = (
+    *("generation-id", "chat-id", "strategy", "limit", "reply-reserve", "prompt-tokens"),
+    *("excluded", "excluded-tokens", "truncated", "tokenizer", "approximate"),
+)
+EXPOSED_HEADERS = ("x-request-id", "retry-after", *(f"x-context-{name}" for name in _NAMES))
 MOST_IN_SUMMARY = 20  # blocks that the report "summary" lists; the headers have the totals
 _FIRST_DATA = re.compile(rb"^data:", re.MULTILINE)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import MutableMapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -37,7 +38,7 @@ class Guards:
     def __init__(self, app: ASGIApp, rooms: Rooms, bound_host: str) -> None:
         self._app = app
         self._rooms = rooms
-        self._bound_host = bound_host
+        self._bound_host = _bracketed(bound_host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Lets a request in; whatever goes wrong is answered with an error, unless an answer has begun."""
@@ -66,23 +67,34 @@ class Guards:
                 await send_error(send_with_id, found)
 
     def _let_in(self, scope: Scope) -> Client:
+        if scope["path"] in _OPEN_PATHS:
+            return _NOBODY  # a probe knows the machine by its address and has no key
         headers = dict(scope["headers"])
         name = headers.get(b"host", b"").decode("latin-1").strip().lower()
         if name[-1:].isdigit() or name[-1:] == ":":
             name = name.rpartition(":")[0] or name
-        if name not in self._rooms.engine.settings.server.allowed_hosts and name != self._bound_host:
+        if name != self._bound_host and name not in _lowered(self._rooms.engine.settings.server.allowed_hosts):
             raise HostNotAllowed("This Host is not served here; add it to server.allowed_hosts if it should be.")
-        return _NOBODY if scope["path"] in _OPEN_PATHS else self._client(headers)
+        return self._client(headers)
 
     def _client(self, headers: dict[bytes, bytes]) -> Client:
         authorization = headers.get(b"authorization", b"").decode("latin-1") or None
-        own = headers.get(b"x-sluicegate-key") or headers.get(b"api-key")
+        scheme, _, rest = (authorization or "").partition(" ")
+        token = rest.strip() if scheme.lower() == "bearer" else ""
+        own = (headers.get(b"x-sluicegate-key") or headers.get(b"api-key") or b"").decode("latin-1")
         tenants = self._rooms.engine.tenants
-        if own is not None:
-            return Client(tenants.tenant_of(own.decode("latin-1")), authorization)
-        scheme, _, token = (authorization or "").partition(" ")
-        tenant = tenants.tenant_of(token.strip() if scheme.lower() == "bearer" and token.strip() else None)
-        return Client(tenant, authorization if tenant is None else None)
+        tenant = tenants.tenant_of(own or token or None)
+        return Client(tenant, None if tenants.knows(token) else authorization)
+
+
+@lru_cache(maxsize=8)
+def _lowered(hosts: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(host.lower() for host in hosts)
+
+
+def _bracketed(host: str) -> str:
+    """A bound address as it stands in a Host header."""
+    return f"[{host.lower()}]" if ":" in host and not host.startswith("[") else host.lower()
 
 
 def _as_gateway_error(error: Exception, scope: Scope) -> GatewayError:

@@ -21,7 +21,7 @@ def require_json(content_type: str) -> None:
 async def read_body(receive: Receive, headers: dict[str, str], max_bytes: int) -> bytes:
     """The body, decompressed. Raises PayloadTooLarge beyond `max_bytes`, ClientCancelled when the client leaves meanwhile."""
     length = headers.get("content-length", "")
-    if length.isdigit() and int(length) > max_bytes:
+    if length.isascii() and length.isdigit() and int(length) > max_bytes:
         raise _too_large(max_bytes)
     message = await receive()
     if message["type"] == "http.disconnect":

@@ -5,13 +5,13 @@ Top-level values are kept as raw slices. Knows nothing of chats.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import msgspec
 
 from gateway.errors import InvalidRequest
+from gateway.json_reading import read_json
 
 MAX_DEPTH = 128
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -19,7 +19,6 @@ _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _MARKS = (b",", b"}", b'"', b"")
 _QUICK_DEPTH = 100  # so few opening brackets can't nest too deep, whatever stands around the value
-_MAX_DIGITS = 4000  # Python refuses to read longer integers
 
 
 class _RepeatedKey(ValueError):
@@ -62,7 +61,7 @@ def elements(raw: bytes, param: str) -> list[bytes]:
 def value(raw: bytes, *, depth: int, param: str | None = None) -> Any:
     """A raw JSON value, examined: repeated keys and nesting beyond 128 (it stands at `depth` itself) are InvalidRequest."""
     try:
-        found = json.loads(raw, object_pairs_hook=_unique, parse_int=_integer)
+        found = read_json(raw, _unique)
     except _RepeatedKey as error:
         raise InvalidRequest(
             "A JSON object repeats a key; which one counts would be a guess. Send each key once.", param=param
@@ -84,10 +83,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise _RepeatedKey
     return found
-
-
-def _integer(text: str) -> int | float:
-    return int(text) if len(text) < _MAX_DIGITS else float("inf")
 
 
 def _plainly_laid_out(body: bytes, found: dict[str, bytes]) -> bool:

@@ -94,4 +94,4 @@ def _relevance(value: Any, param: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidRequest(f"{param} must be a number from 0 to 1.", param=param)
-    return min(1.0, max(0.0, float(value)))
+    return float(min(1, max(0, value)))

@@ -23,7 +23,6 @@ _OVERHEAD = 1200  # bytes that a remembered message takes besides its text, meas
 _DEPTH = 2  # a message stands inside the list inside the body
 _RAW_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RAW_LIST = msgspec.json.Decoder(list[msgspec.Raw])
-_FOREIGN_LINKS = frozenset(RESULT_KEYS[1:]) | {"toolCalls"}
 
 
 class MessageReader:
@@ -65,7 +64,7 @@ def _read(raw: bytes, parsed: dict[str, Any], param: str) -> ChatMessage:
     marks = message_marks(parsed, param)
     unknown = unknown_meta_keys(parsed)
     outgoing = raw
-    if _has_own_fields(parsed) or not _FOREIGN_LINKS.isdisjoint(parsed) or _has_foreign_calls(parsed):
+    if _has_own_fields(parsed) or _has_foreign_links(parsed, role):
         outgoing = msgspec.json.encode(_cleaned(_RAW_OBJECT.decode(raw), parsed, role))
         parsed = strict_json.value(outgoing, depth=_DEPTH, param=param)
     return ChatMessage(raw, outgoing, parsed, role, text_of(parsed), links, own_id, marks, unknown)
@@ -78,30 +77,41 @@ def _has_own_fields(message: Mapping[str, Any]) -> bool:
     return isinstance(content, list) and any(isinstance(part, dict) and not OWN_PART_KEYS.isdisjoint(part) for part in content)
 
 
-def _has_foreign_calls(message: Mapping[str, Any]) -> bool:
+def _has_foreign_links(message: Mapping[str, Any], role: str) -> bool:
+    """Whether a link of a call or a result is spelled otherwise than OpenAI does."""
+    if role in ("tool", "function"):
+        return bool(tool_result_key(message) not in (None, "tool_call_id"))
     calls = message.get("tool_calls")
-    return isinstance(calls, list) and any(_lacks_id(call) for call in calls)
+    foreign = isinstance(calls, list) and any(_foreign_key(call) for call in calls)
+    return foreign or isinstance(message.get("toolCalls"), list)
 
 
-def _lacks_id(call: Any) -> bool:
-    return isinstance(call, dict) and call.get("id") is None and not set(RESULT_KEYS[1:]).isdisjoint(call)
+def tool_result_key(message: Mapping[str, Any]) -> str | None:
+    """The key by which a result names its call: the first of the known ones that holds a name."""
+    return next((key for key in RESULT_KEYS if isinstance(message.get(key), str) and message[key]), None)
+
+
+def _foreign_key(call: Any) -> str | None:
+    """The key by which a call without an id is named."""
+    if not isinstance(call, dict) or call.get("id"):
+        return None
+    return next((key for key in RESULT_KEYS[1:] if isinstance(call.get(key), str) and call[key]), None)
 
 
 def _cleaned(fields: dict[str, msgspec.Raw], parsed: Mapping[str, Any], role: str) -> dict[str, msgspec.Raw]:
     """The message for the provider: without our fields, with links in OpenAI's spelling, every other value as it was spelled."""
-    out: dict[str, msgspec.Raw] = {}
-    for key, raw in fields.items():
-        if key in OWN_MESSAGE_KEYS:
-            continue
-        if key == "content" and isinstance(parsed["content"], list):
-            out[key] = _cleaned_parts(raw, parsed["content"])
-        elif key in CALL_LIST_KEYS:
-            out.setdefault("tool_calls", _cleaned_calls(raw, parsed[key]))
-        elif role in ("tool", "function") and key in RESULT_KEYS:
-            if parsed[key] is not None and "tool_call_id" not in out:
-                out["tool_call_id"] = fields["tool_call_id"] if parsed.get("tool_call_id") else raw
-        else:
-            out[key] = raw
+    link = tool_result_key(parsed) if role in ("tool", "function") else None
+    dropped = OWN_MESSAGE_KEYS | (frozenset(RESULT_KEYS) if link else frozenset()) | frozenset(CALL_LIST_KEYS)
+    out = {key: raw for key, raw in fields.items() if key not in dropped}
+    if isinstance(parsed.get("content"), list):
+        out["content"] = _cleaned_parts(fields["content"], parsed["content"])
+    if link:
+        out["tool_call_id"] = fields[link]
+    calls = next((key for key in CALL_LIST_KEYS if isinstance(parsed.get(key), list)), None)
+    if calls:
+        out["tool_calls"] = _cleaned_calls(fields[calls], parsed[calls])
+    elif "tool_calls" in fields:
+        out["tool_calls"] = fields["tool_calls"]
     return out
 
 
@@ -117,15 +127,15 @@ def _cleaned_parts(raw: msgspec.Raw, parts: list[Any]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(out))
 
 
-def _cleaned_calls(raw: msgspec.Raw, calls: Any) -> msgspec.Raw:
-    if not isinstance(calls, list) or not any(_lacks_id(call) for call in calls):
+def _cleaned_calls(raw: msgspec.Raw, calls: list[Any]) -> msgspec.Raw:
+    if not any(_foreign_key(call) for call in calls):
         return raw
     out: list[Any] = []
     for piece, call in zip(_RAW_LIST.decode(raw), calls, strict=True):
-        if not _lacks_id(call):
+        link = _foreign_key(call)
+        if link is None:
             out.append(piece)
             continue
         fields = _RAW_OBJECT.decode(piece)
-        link = next(key for key in RESULT_KEYS[1:] if key in fields)
         out.append({"id": fields[link], **{key: item for key, item in fields.items() if key not in ("id", link)}})
     return msgspec.Raw(msgspec.json.encode(out))

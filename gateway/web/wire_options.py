@@ -33,6 +33,7 @@ _HEADERS = tuple(
         "lorebooks",
     )
 )
+_SMALL = 2048  # bytes of options that are worth remembering, and cheap to
 REPORTS = ("off", "summary", "full")
 PURPOSES = ("reply", "auxiliary")
 MAX_CHAT_ID = 256
@@ -56,14 +57,13 @@ def read_options(
     said = tuple([fields.get(key) for key in _BODY_KEYS])
     told = tuple([headers.get(name) for name in _HEADERS])
     named = tuple([(name, value) for name in chat_id_headers if (value := headers.get(name.lower()))])
-    return _options(said, told, named)
+    small = sum([len(raw) for raw in said if raw]) <= _SMALL
+    return _remembered(said, told, named) if small else _options(said, told, named)
 
 
-@lru_cache(maxsize=1024)
 def _options(
     said: tuple[bytes | None, ...], told: tuple[str | None, ...], named: tuple[tuple[str, str], ...]
 ) -> tuple[ContextOptions, tuple[Diagnostic, ...]]:
-    """The same words mean the same options, and a chat says the same in every turn, so they are read once."""
     fields = {key: raw for key, raw in zip(_BODY_KEYS, said, strict=True) if raw is not None}
     headers = {name: value for name, value in zip(_HEADERS, told, strict=True) if value is not None}
     shift = _shift_object(fields)
@@ -86,6 +86,9 @@ def _options(
         rules=(*_rules(shift.get("marks")), *_header_rules(headers)),
     )
     return options, _unknown(shift)
+
+
+_remembered = lru_cache(maxsize=1024)(_options)  # a chat says the same in every turn
 
 
 def _shift_object(fields: Mapping[str, bytes]) -> dict[str, Any]:
