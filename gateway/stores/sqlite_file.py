@@ -53,7 +53,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 )
 
 Row = tuple[object, ...]
-MOST_ROWS = 64  # in one statement: 640 values, where some libraries take 999
+MOST_ROWS = 64  # in one statement; every number of rows is a statement of its own, and all of them fit into the cache
 MOST_BYTES = 65_536  # of documents in one statement of several rows: it holds copies of its values until it is used again
 
 _PUT_HEADS = """
@@ -62,9 +62,10 @@ VALUES {rows} ON CONFLICT (tenant, chat_id) DO UPDATE SET
     generation_id = excluded.generation_id, owner = excluded.owner, revision = excluded.revision, status = excluded.status,
     model = excluded.model, created_at = excluded.created_at, auxiliary = excluded.auxiliary, document = excluded.document,
     finished_at = NULL, error_code = NULL, finish_reason = NULL, usage = NULL"""
+# CROSS: in this order, and without a temporary table that holds the bodies once more
 _PUT_BODIES = """
 WITH given (tenant, chat_id, owner, revision, document) AS (VALUES {rows})
-INSERT OR REPLACE INTO bodies (head_id, document) -- CROSS: in this order, and without a temporary table of the bodies
+INSERT OR REPLACE INTO bodies (head_id, document)
 SELECT id, given.document FROM given CROSS JOIN heads USING (tenant, chat_id, owner, revision)"""
 _END = """
 WITH given (tenant, chat_id, generation_id, status, finished_at, error_code, finish_reason, usage) AS (VALUES {rows})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gateway.errors import StoreUnavailable
 from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStatus, AuditStore, StoredAudit
 from gateway.stores.builtin import BUILTIN, open_store
+from tests.gateway.stores.batches import in_one_batch
 
 URLS = {"memory": "memory:", "sqlite": "sqlite:///{folder}/audits.db"}  # every scheme on the list needs its line
 
@@ -43,6 +44,7 @@ async def using(scheme: str, folder: Path, story: Callable[[AuditStore], Awaitab
 
 
 Tell = Callable[[Callable[[AuditStore], Awaitable[None]]], None]
+Way = Callable[[AuditStore, Sequence[Coroutine[None, None, object]]], Awaitable[list[object]]]
 
 
 @pytest.fixture(params=sorted(BUILTIN))
@@ -252,14 +254,12 @@ def test_a_store_that_is_not_open_is_unavailable(scheme: str, tmp_path: Path) ->
 
 
 Step = tuple[str, str, str]  # what, chat, generation
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["replace", "replace", "finish", "fail", "delete", "latest", "purge"]),
-        st.sampled_from(["a", "b"]),
-        st.sampled_from(["1", "2", "3"]),
-    ),
-    max_size=30,
+STEPS = st.tuples(
+    st.sampled_from([*["replace"] * 4, *["finish"] * 3, *["fail"] * 2, "delete", "latest", "purge"]),
+    st.sampled_from(["a", "b", "c"]),
+    st.sampled_from(["1", "2", "3"]),
 )
+BURSTS = st.lists(st.lists(STEPS, min_size=1, max_size=25), max_size=4)
 
 
 class Model:
@@ -303,18 +303,24 @@ async def ask(store: AuditStore, step: Step) -> object:
     return None
 
 
-@pytest.mark.parametrize("at_once", [False, True], ids=["one-by-one", "at-once"])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=STEPS)
-def test_any_order_of_calls_has_the_effect_of_the_model(scheme: str, at_once: bool, steps: list[Step]) -> None:
+async def one_by_one(_: AuditStore, calls: Sequence[Coroutine[None, None, object]]) -> list[object]:
+    return [await call for call in calls]
+
+
+async def at_once(_: AuditStore, calls: Sequence[Coroutine[None, None, object]]) -> list[object]:
+    return list(await asyncio.gather(*calls))
+
+
+@pytest.mark.parametrize("way", [one_by_one, at_once, in_one_batch])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(bursts=BURSTS)
+def test_any_order_of_calls_has_the_effect_of_the_model(scheme: str, way: Way, bursts: list[list[Step]]) -> None:
     async def story(store: AuditStore) -> None:
-        if at_once:
-            answers = list(await asyncio.gather(*(ask(store, step) for step in steps)))
-        else:
-            answers = [await ask(store, step) for step in steps]
         model = Model()
-        assert answers == [model.answer(*step) for step in steps]
-        for chat in ("a", "b"):
+        for burst in bursts:
+            answers = await way(store, [ask(store, step) for step in burst])
+            assert answers == [model.answer(*step) for step in burst]
+        for chat in ("a", "b", "c"):
             assert await store.latest("", chat) == model.audits.get(chat)
 
     with tempfile.TemporaryDirectory() as folder:

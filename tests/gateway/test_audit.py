@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -48,7 +47,7 @@ def test_a_summary_holds_numbers_as_large_as_clients_send_them() -> None:
 def test_a_body_survives_its_store() -> None:
     blocks = [block(None, content=""), block(0, included=False)]
     body = stored(b'{"role":"user","content":"a b"}', blocks=blocks)
-    assert (body.blocks, body.messages) == (blocks, [{"role": "user", "content": "a b"}])
+    assert (body.blocks, list(map(bytes, body.messages)), body.cut) == (blocks, [b'{"role":"user","content":"a b"}'], {})
 
 
 @pytest.mark.parametrize(
@@ -75,9 +74,12 @@ def test_a_block_without_a_message_has_its_own_text() -> None:
 @pytest.mark.parametrize("over", [0, 1, 100_000])
 def test_a_long_message_is_kept_in_part_with_its_full_length(over: int) -> None:
     said = "ü" * (MAX_TEXT + over)
-    body = stored(json.dumps({"role": "user", "content": said, "more": [1]}, ensure_ascii=False).encode())
-    assert body.text(body.blocks[0]) == (said[:MAX_TEXT], len(said))
-    assert body.messages == [{"role": "user", "content": said[:MAX_TEXT], "contentLength": len(said)}]
+    long = json.dumps({"role": "user", "content": said, "more": [1]}, ensure_ascii=False).encode()
+    body = stored(b'{"role":"user","content":"short"}', long)
+    assert body.text(body.blocks[0]) == ("short", 5)
+    assert body.text(body.blocks[1]) == (said[:MAX_TEXT], len(said))
+    assert json.loads(bytes(body.messages[1])) == {"role": "user", "content": said[:MAX_TEXT], "contentLength": len(said)}
+    assert body.cut == {1: len(said)}
 
 
 def test_a_long_call_is_kept_in_part_as_json() -> None:
@@ -99,10 +101,10 @@ def test_an_audit_can_be_read_whatever_numbers_stand_in_a_message(number: str) -
     raw = f'{{"role":"user","content":"a b","n":{number}}}'.encode()
     body = decode_body(encode_body([block()], [raw], [{"role": "user", "content": "a b"}]))
     assert body.text(body.blocks[0]) == ("a b", 3)
+    assert bytes(body.provider_messages()[0]) == raw
 
 
 def test_the_providers_messages_are_the_included_ones_in_order() -> None:
     blocks = [block(None, content=""), block(0, included=False), block(1), block(2)]
-    messages: list[dict[str, Any]] = [{"role": "user", "content": str(number)} for number in range(3)]
-    body = stored(*(json.dumps(message).encode() for message in messages), blocks=blocks)
-    assert body.provider_messages() == messages[1:]
+    raws = [b'{"role":"user", "content":"%d", "n":1.50}' % number for number in range(3)]
+    assert list(map(bytes, stored(*raws, blocks=blocks).provider_messages())) == raws[1:]

@@ -124,14 +124,25 @@ class Served:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, answered: bool = True) -> None:
         self.one: list[Any] = []
         self.many: list[Any] = []
+        self.addresses: list[tuple[str, int]] = []
 
-        def serve_one(app: Any, settings: ServerSettings, ready: Any) -> bool:
+        def serve_one(app: Any, settings: ServerSettings, bound: socket.socket, ready: Any) -> bool:
             self.one.append((app, settings))
+            self._take(bound)
             ready("http://127.0.0.1:1")
             return answered
 
+        def serve_many(factory: str, settings: ServerSettings, workers: int, bound: socket.socket, ready: Any) -> None:
+            self.many.append((factory, settings, workers, ready))
+            self._take(bound)
+
         monkeypatch.setattr(server, "serve_one", serve_one)
-        monkeypatch.setattr(server, "serve_many", lambda *arguments: self.many.append(arguments))
+        monkeypatch.setattr(server, "serve_many", serve_many)
+
+    def _take(self, bound: socket.socket) -> None:
+        with bound:
+            assert bound.get_inheritable()
+            self.addresses.append(bound.getsockname()[:2])
 
 
 @pytest.mark.parametrize(("answered", "code"), [(True, 0), (False, 1)])
@@ -144,20 +155,41 @@ def test_serve_runs_the_gateway_and_says_where(
     app, settings = served.one[0]
     assert callable(app)
     assert (settings.host, settings.port) == ("localhost", 0)
+    (host, port) = served.addresses[0]
+    assert (host, port > 0) == ("127.0.0.1", True)
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_an_address_of_version_six_is_bound_with_brackets_or_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    bound: list[Any] = []
+
+    class Socket(socket.socket):
+        def bind(self, address: Any) -> None:
+            bound.append((self.family, address))
+
+    monkeypatch.setattr(cli.socket, "socket", Socket)
+    Served(monkeypatch)
+    assert main(["serve", *config(tmp_path), "--host", host, "--port", "7"]) == 0
+    assert bound == [(socket.AF_INET6, ("::1", 7))]
 
 
 def test_options_outlive_a_reload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Served(monkeypatch)
-    main(["serve", *config(tmp_path), "--port", "7"])
-    assert (os.environ[PORT], os.environ.get(HOST)) == ("7", None)
+    served = Served(monkeypatch)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert main(["serve", *config(tmp_path), "--port", str(port)]) == 0
+    assert (os.environ[PORT], os.environ.get(HOST), served.addresses) == (str(port), None, [("127.0.0.1", port)])
 
 
 def test_several_workers_share_a_factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served = Served(monkeypatch)
     url = f"sqlite:///{tmp_path / 'audits.db'}"
-    assert main(["serve", *config(tmp_path, GATEWAY.replace("memory:", url)), "--workers", "3"]) == 0
+    assert main(["serve", *config(tmp_path, GATEWAY.replace("memory:", url)), "--workers", "3", "--port", "0"]) == 0
     factory, settings, workers, ready = served.many[0]
-    assert (factory, settings.port, workers, callable(ready)) == ("gateway.app:app_from_environment", 8787, 3, True)
+    assert (factory, settings.port, workers, callable(ready)) == ("gateway.app:app_from_environment", 0, 3, True)
+    assert served.addresses[0][1] > 0
     assert (os.environ[CONFIG_VARIABLE], served.one) == (str(tmp_path), [])
 
 
@@ -215,7 +247,6 @@ def ended(arguments: list[str]) -> object:
         return error.code
 
 
-@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket")  # uvicorn leaves a socket that it could not bind unclosed
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_port_that_is_taken_is_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: str) -> None:
     url = f"sqlite:///{tmp_path / 'audits.db'}"
@@ -223,14 +254,41 @@ def test_a_port_that_is_taken_is_wrong_input(tmp_path: Path, capsys: pytest.Capt
         port = str(taken.getsockname()[1])
         options = config(tmp_path, GATEWAY.replace("memory:", url))
         assert ended(["serve", *options, "--port", port, "--workers", workers]) == 1
-    assert "in use" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 1)
+    assert "gateway.toml: server.port: " in err
+    assert port in err
+    assert "in use" in err
     gc.collect()
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_host_that_is_none_is_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: str) -> None:
+    url = f"sqlite:///{tmp_path / 'audits.db'}"
+    options = config(tmp_path, GATEWAY.replace("memory:", url) + "[auth]\nallow_anonymous = true\n")
+    assert ended(["serve", *options, "--host", "no.such.host.invalid", "--port", "0", "--workers", workers]) == 1
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 1)
+    assert "no.such.host.invalid" in err
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_store_that_does_not_open_is_wrong_input_without_a_traceback(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: str
 ) -> None:
     (tmp_path / "file").touch()
     options = config(tmp_path, GATEWAY.replace("memory:", f"sqlite:///{tmp_path / 'file' / 'audits.db'}"))
-    assert ended(["serve", *options, "--port", "0"]) == 1
-    assert "Traceback" not in capsys.readouterr().err
+    assert ended(["serve", *options, "--port", "0", "--workers", workers]) == 1
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 1)
+    assert "gateway.toml: store.url: " in err
+
+
+@pytest.mark.parametrize("command", [["serve"], ["serve", "--workers", "2"], ["check"], ["models"]])
+def test_a_store_that_nobody_has_is_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
+    options = config(tmp_path, GATEWAY.replace("memory:", "mysql://user:hush@host/db"))
+    assert ended([*command, *options]) == 1
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 1)
+    assert "gateway.toml: store.url: " in err
+    assert "hush" not in err

@@ -13,6 +13,7 @@ from gateway.chat import ChatRequest, ContextOptions
 from gateway.errors import (
     ClientCancelled,
     GatewayError,
+    Internal,
     ModelNotFound,
     ProviderContextOverflow,
     ProviderStreamError,
@@ -107,15 +108,15 @@ def test_a_stream_completes_the_audit_before_its_last_bytes_are_given_out(last: 
     assert outcome.status is AuditStatus.COMPLETED
 
 
-def test_a_stream_without_its_last_word_completes_at_its_end() -> None:
-    outcome = told(FakeProvider(CHUNK), read_all, stream=True)
+@pytest.mark.parametrize("pieces", [(CHUNK,), (CHUNK, b"")])
+def test_a_stream_without_its_last_word_completes_at_its_end(pieces: tuple[bytes, ...]) -> None:
+    outcome = told(FakeProvider(*pieces), read_all, stream=True)
     assert outcome is not None
     assert outcome.status is AuditStatus.COMPLETED
 
 
-def test_a_model_that_writes_done_has_not_ended() -> None:
-    talks = b'data: {"id":"x","choices":[{"index":0,"finish_reason":null,"delta":{"content":"[DONE]"}}]}\n\n'
-
+@pytest.mark.parametrize("talks", [b'data: {"choices":[{"index":0,"delta":{"content":"[DONE]"}}]}\n\n', CHUNK + DONE])
+def test_only_the_reply_says_when_it_has_ended(talks: bytes) -> None:
     async def work(generation: Generation, store: AuditStore) -> None:
         assert await generation.read() == talks
         assert await outcome_of(store) is None
@@ -144,14 +145,20 @@ def test_an_overflow_while_reading_is_told_in_the_words_of_clients() -> None:
     told(FakeProvider(ProviderContextOverflow("theirs")), work)
 
 
-def test_a_defect_while_reading_fails_the_audit() -> None:
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_defect_while_reading_fails_the_audit_and_is_told_to_the_log_alone(
+    caplog: pytest.LogCaptureFixture, stream: bool
+) -> None:
     async def work(generation: Generation, store: AuditStore) -> None:
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(Internal) as caught:
             await generation.read()
+        assert "the secret" not in caught.value.message
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
-    outcome = told(FakeProvider(ZeroDivisionError()), work)
+    outcome = told(FakeProvider(ZeroDivisionError("the secret")), work, stream=stream)
     assert outcome is not None
-    assert (outcome.status, outcome.error_code) == (AuditStatus.FAILED, "INTERNAL")
+    assert (outcome.status, outcome.error_code, outcome.usage) == (AuditStatus.FAILED, "INTERNAL", USAGE)
+    assert "the secret" in caplog.text
 
 
 def test_closing_ends_the_reply_and_with_an_error_the_audit() -> None:
@@ -213,9 +220,13 @@ def test_without_a_store_nothing_is_sent() -> None:
     async def story() -> None:
         store, provider = BrokenStore("replace"), FakeProvider()
         await store.open()
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(GenerationFailed) as caught:
             await open_rooms(provider, store=store).engine.generations.generate(request(), left)
+        assert isinstance(caught.value.error, StoreUnavailable)
+        assert caught.value.audit.ended
+        assert caught.value.prepared.prompt_tokens == 33
         assert provider.sent == []
+        assert await store.latest("", "c") is None
 
     run(story())
 
@@ -233,6 +244,15 @@ def test_a_defect_of_the_provider_fails_the_audit_and_goes_on() -> None:
     run(story())
 
 
+async def require_cancelled(task: asyncio.Task[Generation]) -> None:
+    """The generation ended because of who cancelled it, and says so to whoever answers."""
+    with pytest.raises(GenerationFailed) as caught:
+        await task
+    assert isinstance(caught.value.error, ClientCancelled)
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+    assert caught.value.audit.ended
+
+
 def test_a_departure_during_the_call_cancels_the_audit() -> None:
     async def story() -> None:
         store, provider = MemoryStore(), FakeProvider()
@@ -242,8 +262,7 @@ def test_a_departure_during_the_call_cancels_the_audit() -> None:
         task = asyncio.create_task(open_rooms(provider, store=store).engine.generations.generate(request(), left))
         await called.wait()
         task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await require_cancelled(task)
         outcome = await outcome_of(store)
         assert outcome is not None
         assert outcome.status is AuditStatus.CANCELLED
@@ -253,16 +272,16 @@ def test_a_departure_during_the_call_cancels_the_audit() -> None:
 
 def test_a_departure_while_the_audit_is_being_opened_cancels_it_too() -> None:
     async def story() -> None:
-        store = SlowStore()
+        store, provider = SlowStore(), FakeProvider()
         await store.open()
-        task = asyncio.create_task(open_rooms(store=store).engine.generations.generate(request(), left))
+        task = asyncio.create_task(open_rooms(provider, store=store).engine.generations.generate(request(), left))
         await store.committed.wait()
         task.cancel()
         store.say_so.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await require_cancelled(task)
         outcome = await outcome_of(store)
         assert outcome is not None
         assert outcome.status is AuditStatus.CANCELLED
+        assert provider.sent == []
 
     run(story())

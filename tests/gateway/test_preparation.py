@@ -319,7 +319,7 @@ def test_counts_that_do_not_add_up_never_end_over_budget_while_something_can_lea
         blocks = [block_of(messages[i], i) for i in prepared.kept]
         plan = protection(blocks)
         assert plan.removable() == []
-        assert plan.last_resort(blocks) == []
+        assert plan.last_resort() == []
 
 
 def test_a_count_that_grows_whatever_leaves_still_ends() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from gateway import recorder as recorder_module
 from gateway.audit import decode_body, decode_summary
 from gateway.chat import ContextOptions
 from gateway.errors import ClientCancelled, GatewayError, ProviderTimeout, ShuttingDown, StoreUnavailable
@@ -25,8 +27,21 @@ def prompt(**options: object) -> PreparedPrompt:
     return prepared_prompt(chat_request([{"role": "user", "content": "a"}], options=ContextOptions(**{"chat_id": "c"} | options)))  # type: ignore[arg-type]
 
 
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is always the same second."""
+    monkeypatch.setattr(recorder_module, "time", SimpleNamespace(time=lambda: 1000.0))
+
+
 def left() -> GatewayError:
     return ClientCancelled("left")
+
+
+async def opened(recorder: AuditRecorder, **options: object) -> OpenAudit:
+    """An audit whose head is stored."""
+    audit = recorder.begin(prompt(**options))
+    await audit.open()
+    return audit
 
 
 def recorded(work: Callable[[AuditRecorder, OpenAudit], Awaitable[None]], store: AuditStore | None = None) -> StoredAudit:
@@ -35,8 +50,8 @@ def recorded(work: Callable[[AuditRecorder, OpenAudit], Awaitable[None]], store:
 
     async def story() -> StoredAudit:
         await kept.open()
-        recorder = AuditRecorder(kept, clock=lambda: 1000.0)
-        audit = await recorder.open(prompt())
+        recorder = AuditRecorder(kept)
+        audit = await opened(recorder)
         await work(recorder, audit)
         found = await only_audit(kept)
         assert found.head.key == audit.key
@@ -58,7 +73,7 @@ def test_an_open_audit_is_prepared_and_whole(kind: str, tmp_path: Path) -> None:
     assert (found.head.model, found.head.created_at, found.head.auxiliary) == ("m", 1000.0, False)
     assert decode_summary(found.head.document).prompt_tokens == 90
     assert found.body is not None
-    assert decode_body(found.body).messages == [{"role": "user", "content": "a"}]
+    assert list(map(bytes, decode_body(found.body).messages)) == [b'{"role":"user","content":"a"}']
 
 
 @pytest.mark.parametrize(
@@ -74,7 +89,7 @@ def test_an_audit_without_a_chat_is_kept_under_its_own_id(options: dict[str, obj
     async def story() -> None:
         store = MemoryStore()
         await store.open()
-        audit = await AuditRecorder(store).open(prompt(**options))
+        audit = await opened(AuditRecorder(store), **options)
         assert audit.key.generation_id.startswith("gen_")
         assert audit.key.chat_id == (audit.key.generation_id if own_id else "c")
         assert (await only_audit(store, audit.key.chat_id)).head.auxiliary is auxiliary
@@ -159,8 +174,50 @@ def test_a_store_that_fails_at_the_start_lets_nothing_be_sent() -> None:
         store = BrokenStore("replace")
         await store.open()
         recorder = AuditRecorder(store)
+        audit = recorder.begin(prompt())
         with pytest.raises(StoreUnavailable):
-            await recorder.open(prompt())
+            async with audit.finished_on_error(left):
+                await audit.open()
+        assert audit.ended
+        assert await recorder.wait_idle(0.0)
+        assert await store.latest("", "c") is None
+
+    run(story())
+
+
+def test_an_audit_counts_as_open_before_the_store_has_it() -> None:
+    async def story() -> None:
+        store = MemoryStore()
+        await store.open()
+        recorder = AuditRecorder(store)
+        audit = recorder.begin(prompt())
+        assert not await recorder.wait_idle(0.0)
+        assert await store.latest("", "c") is None
+        await audit.open()
+        assert (await only_audit(store)).outcome is None
+
+    run(story())
+
+
+def test_a_departure_while_the_store_commits_cancels_it() -> None:
+    async def story() -> None:
+        store = SlowStore()
+        await store.open()
+        recorder = AuditRecorder(store)
+        audit = recorder.begin(prompt())
+
+        async def open_it() -> None:
+            async with audit.finished_on_error(left):
+                await audit.open()
+
+        opening = asyncio.create_task(open_it())
+        await store.committed.wait()
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        outcome = (await only_audit(store)).outcome
+        assert outcome is not None
+        assert (outcome.status, outcome.error_code) == (AuditStatus.CANCELLED, "CLIENT_CANCELLED")
         assert await recorder.wait_idle(0.0)
 
     run(story())
@@ -195,7 +252,7 @@ def test_a_cancelled_end_still_reaches_the_store() -> None:
 
 def test_the_recorder_is_idle_once_every_audit_has_ended() -> None:
     async def work(recorder: AuditRecorder, audit: OpenAudit) -> None:
-        other = await recorder.open(prompt())
+        other = await opened(recorder)
         assert not await recorder.wait_idle(0.0)
         await other.fail(left())
         assert not await recorder.wait_idle(0.0)
@@ -208,6 +265,6 @@ def test_the_recorder_is_idle_once_every_audit_has_ended() -> None:
         store = MemoryStore()
         await store.open()
         recorder = AuditRecorder(store)
-        await work(recorder, await recorder.open(prompt()))  # type: ignore[arg-type]
+        await work(recorder, await opened(recorder))
 
     run(story())

@@ -39,6 +39,13 @@ def test_an_address_becomes_a_url(host: str, url: str) -> None:
     assert server.url_of(host, 1) == url
 
 
+def bound(host: str = "127.0.0.1") -> socket.socket:
+    """A socket that is bound, as the command line takes it before anything starts."""
+    taken = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    taken.bind((host.strip("[]"), 0))
+    return taken
+
+
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> list[uvicorn.Config]:
     """Servers stop as soon as they have started; their configurations."""
@@ -56,22 +63,24 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> list[uvicorn.Config]:
 
 def test_a_server_tells_its_url_once_it_answers(brief: list[uvicorn.Config]) -> None:
     told: list[str] = []
-    assert server.serve_one(application, ANYWHERE, told.append)
-    assert len(told) == 1
-    assert told[0].startswith("http://127.0.0.1:")
-    assert told[0] != "http://127.0.0.1:0"
+    with bound() as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        assert server.serve_one(application, ANYWHERE, taken, told.append)
+    assert told == [url]
 
 
 def test_a_server_that_never_starts_tells_nothing_and_gives_that_back(brief: list[uvicorn.Config]) -> None:
     told: list[str] = []
-    assert not server.serve_one(broken, ANYWHERE, told.append)
+    with bound() as taken:
+        assert not server.serve_one(broken, ANYWHERE, taken, told.append)
     assert told == []
 
 
 @pytest.mark.parametrize(("grace_s", "seconds"), [(0, 1), (0.4, 1), (1.6, 2), (30, 30)])
 def test_a_server_is_configured_for_this_gateway(brief: list[uvicorn.Config], grace_s: float, seconds: int) -> None:
     given = ServerSettings(host="[::1]" if socket.has_dualstack_ipv6() else "127.0.0.1", port=0, shutdown_grace_s=grace_s)
-    server.serve_one(application, given, str)
+    with bound(given.host) as taken:
+        server.serve_one(application, given, taken, str)
     config = brief[0]
     assert "[" not in config.host
     assert (config.timeout_graceful_shutdown, config.access_log, config.server_header) == (seconds, False, False)
@@ -125,11 +134,13 @@ def test_several_processes_share_a_socket_and_tell_once_one_answers(monkeypatch:
         ready.set()
 
     threads = set(threading.enumerate())
-    server.serve_many("package:factory", ANYWHERE, 2, tell)
+    taken = bound()
+    port = taken.getsockname()[1]
+    server.serve_many("package:factory", ANYWHERE, 2, taken, tell)
     assert ready.wait(10)
     join_all_but(threads)
     workers = Workers.made[0]
-    assert told == [f"http://127.0.0.1:{workers.asked[0].split(b'127.0.0.1:')[1].split()[0].decode()}"]
+    assert (told, workers.bound) == ([f"http://127.0.0.1:{port}"], taken)
     assert all(asked.startswith(b"GET /healthz HTTP/1.1") for asked in workers.asked)
     assert (workers.config.app, workers.config.factory, workers.config.workers) == ("package:factory", True, 2)
 
@@ -141,6 +152,6 @@ def test_processes_that_never_answer_tell_nothing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Workers, "answers", ())
     threads = set(threading.enumerate())
     told: list[str] = []
-    server.serve_many("package:factory", ANYWHERE, 2, told.append)
+    server.serve_many("package:factory", ANYWHERE, 2, bound(), told.append)
     join_all_but(threads)
     assert told == []

@@ -28,6 +28,11 @@ class FakeReply(Reply):
         self.streamed = streamed
         self.closed = 0
         self._pieces = list(pieces)
+        self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
 
     async def read(self) -> bytes:
         while self._pieces:
@@ -37,7 +42,9 @@ class FakeReply(Reply):
                 continue
             if isinstance(piece, BaseException):
                 raise piece
+            self._ended = not self._pieces
             return piece
+        self._ended = True
         return b""
 
     async def aclose(self) -> None:

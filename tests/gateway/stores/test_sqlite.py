@@ -8,7 +8,7 @@ import resource
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from gateway.stores import sqlite as module
 from gateway.stores import sqlite_file
 from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStatus, StoredAudit
 from gateway.stores.sqlite import SqliteStore
-from gateway.stores.sqlite_file import SqliteFile
+from gateway.stores.sqlite_file import Row, SqliteFile
 
 COMPLETED = AuditOutcome(AuditStatus.COMPLETED, 2.0)
 
@@ -82,23 +82,6 @@ def writers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "audit-store"]
 
 
-def test_what_waits_together_is_committed_together(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commits: list[None] = []
-    real = SqliteFile.commit
-
-    def counted(file: SqliteFile) -> None:
-        commits.append(None)
-        real(file)
-
-    async def story() -> None:
-        async with opened(path) as store:
-            monkeypatch.setattr(SqliteFile, "commit", counted)
-            await asyncio.gather(*(store.replace(head(f"c{n}"), b"[]") for n in range(300)))
-
-    asyncio.run(story())
-    assert len(commits) < 150
-
-
 def test_closing_writes_what_was_handed_over_and_ends_the_thread(path: Path) -> None:
     async def story() -> None:
         async with opened(path) as store:
@@ -119,7 +102,7 @@ def test_closing_gives_up_on_a_thread_that_hangs(
 ) -> None:
     release = threading.Event()
     monkeypatch.setattr(module, "CLOSE_S", 0.05)
-    monkeypatch.setattr(SqliteFile, "finish", lambda *_: release.wait(10))
+    monkeypatch.setattr(SqliteFile, "end", lambda *_: release.wait(10))
 
     async def story() -> None:
         async with opened(path) as store:
@@ -228,7 +211,7 @@ def test_a_file_of_a_newer_version_is_refused_with_its_own_words(path: Path) -> 
 
 def test_a_body_that_could_not_be_written_is_tried_again(path: Path, hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
     error = sqlite3.OperationalError("disk I/O error")
-    monkeypatch.setattr(SqliteFile, "put_body", failing(3, error, SqliteFile.put_body))
+    monkeypatch.setattr(SqliteFile, "put_bodies", failing(3, error, SqliteFile.put_bodies))
 
     async def story() -> None:
         async with opened(path) as store:
@@ -243,7 +226,7 @@ def test_what_never_succeeds_is_given_up(
 ) -> None:
     caplog.set_level(logging.WARNING)
     monkeypatch.setattr(module, "ATTEMPTS", 3)
-    monkeypatch.setattr(SqliteFile, "finish", failing(1000, sqlite3.OperationalError("no"), SqliteFile.finish))
+    monkeypatch.setattr(SqliteFile, "end", failing(1000, sqlite3.OperationalError("no"), SqliteFile.end))
 
     async def story() -> None:
         async with opened(path) as store:
@@ -259,7 +242,7 @@ def test_what_never_succeeds_is_given_up(
 
 
 def test_closing_tries_a_failed_end_once_more(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SqliteFile, "finish", failing(1, sqlite3.OperationalError("no"), SqliteFile.finish))
+    monkeypatch.setattr(SqliteFile, "end", failing(1, sqlite3.OperationalError("no"), SqliteFile.end))
 
     async def story() -> None:
         async with opened(path) as store:
@@ -271,34 +254,17 @@ def test_closing_tries_a_failed_end_once_more(path: Path, monkeypatch: pytest.Mo
     asyncio.run(story())
 
 
-def test_one_that_cannot_be_stored_does_not_fail_the_others(path: Path) -> None:
-    async def story() -> None:
-        async with opened(path) as store:
-            bad = store.replace(head("bad", model="\ud800"), b"[]")
-            results = await asyncio.gather(
-                store.replace(head("a"), b"[]"),
-                bad,
-                store.replace(head("b"), b"[]"),
-                store.latest("", "b"),
-                return_exceptions=True,
-            )
-            assert [type(result) for result in results] == [type(None), StoreUnavailable, type(None), StoredAudit]
-            assert isinstance(await store.latest("", "a"), StoredAudit)
-
-    asyncio.run(story())
-
-
 def test_beyond_the_bound_replacements_wait_until_the_bodies_before_are_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BODY_BYTES", 1000)
-    release, real = threading.Event(), SqliteFile.put_body
+    release, real = threading.Event(), SqliteFile.put_bodies
 
-    def held_up(file: SqliteFile, key: AuditKey, revision: int, body: bytes) -> None:
+    def held_up(file: SqliteFile, rows: Sequence[Row]) -> None:
         release.wait(5)
-        real(file, key, revision, body)
+        real(file, rows)
 
-    monkeypatch.setattr(SqliteFile, "put_body", held_up)
+    monkeypatch.setattr(SqliteFile, "put_bodies", held_up)
 
     async def story() -> None:
         async with opened(path) as store:
@@ -316,7 +282,7 @@ def test_failed_bodies_beyond_the_bound_are_given_up(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "BODY_BYTES", 1000)
-    monkeypatch.setattr(SqliteFile, "put_body", failing(1, sqlite3.OperationalError("no"), SqliteFile.put_body))
+    monkeypatch.setattr(SqliteFile, "put_bodies", failing(1, sqlite3.OperationalError("no"), SqliteFile.put_bodies))
 
     async def story() -> None:
         async with opened(path) as store:
@@ -334,14 +300,17 @@ def test_ends_wait_when_the_thread_is_far_behind(path: Path, monkeypatch: pytest
     async def story() -> None:
         async with opened(path) as store:
             busy, release = threading.Event(), threading.Event()
-            monkeypatch.setattr(SqliteFile, "finish", lambda *_: busy.set() or release.wait(5))
+            monkeypatch.setattr(SqliteFile, "end", lambda *_: busy.set() or release.wait(5))
             await store.finish(head("c").key, COMPLETED)
-            await asyncio.to_thread(busy.wait, 5)
-            ends = [asyncio.create_task(store.finish(head("c").key, COMPLETED)) for _ in range(8)]
+            assert await asyncio.to_thread(busy.wait, 5)
+            for _ in range(8):
+                await store.finish(head("c").key, COMPLETED)
+            await asyncio.sleep(0.02)  # now they are handed over
+            late = asyncio.create_task(store.finish(head("c").key, COMPLETED))
             await asyncio.sleep(0.02)
-            assert not all(end.done() for end in ends)
+            assert not late.done()
             release.set()
-            await asyncio.gather(*ends)
+            await late
 
     asyncio.run(story())
 
