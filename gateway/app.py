@@ -30,7 +30,7 @@ from gateway.shifting import ContextStrategyRegistry
 from gateway.stores.base import AuditStore, UnknownStore
 from gateway.stores.builtin import open_store
 from gateway.tenants import Tenants
-from gateway.toml_tree import Place
+from gateway.toml_tree import ConfigError, Place
 from gateway.unbuilt import require_built
 from gateway.web.context_headers import EXPOSED_HEADERS
 from gateway.web.guards import Guards
@@ -188,7 +188,13 @@ def make_providers(settings: Settings) -> dict[str, Provider]:
 def app_from_environment() -> ASGIApp:
     """The application of a worker process, which learns its configuration directory from the environment."""
     config_dir = Path(os.environ[CONFIG_VARIABLE])
-    return create_app(load_configuration(config_dir, os.environ), config_dir)
+    try:
+        configuration = load_configuration(config_dir, os.environ)
+        require_safe_bind(configuration.settings)
+    except ConfigError as error:  # changed since the others started: they go on, and this one is tried again
+        _log.error("a worker can't start: %s", error)
+        raise SystemExit(1) from None
+    return create_app(configuration, config_dir)
 
 
 def create_app(configuration: Configuration, config_dir: Path | None = None) -> ASGIApp:

@@ -75,8 +75,8 @@ class MarkRule:
 class ChatMessage:
     """One message with everything that can be known of it alone; shared by all requests that hold the same bytes.
 
-    `outgoing` is what the provider gets: `raw` itself unless the message carried fields of our own. Two things change: `counts`
-    remembers the message's tokens by tokenizer profile, `block` and `position` the block it was last, for the next turn.
+    `outgoing` is what the provider gets: `raw` itself unless the message carried fields of our own. The rest only remembers:
+    `counts` the tokens by tokenizer profile, `block` and `row` what was last made of it at `position`, for the next turn.
     """
 
     raw: bytes
@@ -90,6 +90,7 @@ class ChatMessage:
     unknown_meta: tuple[str, ...] = ()
     counts: dict[str, TokenCount] = field(default_factory=dict)
     block: PromptBlock | None = None
+    row: tuple[object, ...] | None = None
     position: int = -1
 
 

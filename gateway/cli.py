@@ -59,8 +59,8 @@ def serve(options: argparse.Namespace) -> int:
                 "memory: can't be shared by several workers; use sqlite:///FILE"
             )
         _override(CONFIG_VARIABLE, str(options.config))
-        serve_many(_FACTORY, settings.server, options.workers, _bound(settings), _say)
-        return FINE
+        _override("SLUICEGATE_SERVER__HOST", settings.server.host)  # a worker that starts later is bound to it all the same
+        return FINE if serve_many(_FACTORY, settings.server, options.workers, _bound(settings), _say) else WRONG_INPUT
     bound = _bound(settings)
     return FINE if serve_one(Gateway(configuration, options.config).app, settings.server, bound, _say) else WRONG_INPUT
 
@@ -140,11 +140,11 @@ def _bound(settings: Settings) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-    except OSError as error:
+        listening.listen()  # from now on the address is taken for everybody else
+    except (OSError, UnicodeError) as error:  # the latter for what can be no name of a host
         listening.close()
-        raise Place(settings.provenance.file, "server.port").error(
-            f"{host} port {port} can't be used: {error.strerror}"
-        ) from None
+        reason = error.strerror if isinstance(error, OSError) else "it is no address"
+        raise Place(settings.provenance.file, "server.port").error(f"{host} port {port} can't be used: {reason}") from None
     listening.set_inheritable(True)
     return listening
 

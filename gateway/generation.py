@@ -38,17 +38,16 @@ class Generation:
             raise explained from error
         except Exception as error:  # a defect must leave neither an open audit nor a stream without an end
             _log.exception("internal error while a reply was read")
-            internal = Internal("The gateway failed inside. Its log has the details.")
-            await self.audit.fail(internal, usage=self._reply.usage)
-            raise internal from error
+            await self.audit.fail(_internal(), usage=self._reply.usage)
+            raise _internal() from error
         if self._reply.ended:
             await self.audit.complete(usage=self._reply.usage, finish_reason=self._reply.finish_reason)
         return data
 
     async def aclose(self, error: GatewayError | None = None) -> None:
-        """Ends the upstream request; an audit that is still open ends with the error."""
-        if error is not None:
-            await self.audit.fail(error, usage=self._reply.usage)
+        """Ends the upstream request; an audit that is still open ends with the error, without one as a defect."""
+        if not self.audit.ended:
+            await self.audit.fail(error or _internal(), usage=self._reply.usage)
         await self._reply.aclose()
 
 
@@ -86,7 +85,14 @@ class GenerationService:
             raise GenerationFailed(prepared.explained(error), prepared, audit) from error
         except asyncio.CancelledError as cancelled:
             raise GenerationFailed(why_cancelled(), prepared, audit) from cancelled
+        except Exception as error:  # a defect is answered with the numbers of the prompt, too
+            _log.exception("internal error while a request was sent")
+            raise GenerationFailed(_internal(), prepared, audit) from error
         return Generation(prepared, audit, reply)
+
+
+def _internal() -> Internal:
+    return Internal("The gateway failed inside. Its log has the details.")
 
 
 def _outgoing(prepared: PreparedPrompt) -> OutgoingRequest:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, cast
 
 from gateway.audit import AuditBlock
 from gateway.chat import ChatMessage, ChatRequest, Diagnostic, Marks, marked
@@ -26,9 +26,11 @@ from gateway.shifting import (
 )
 from gateway.shifting.blocks import kind_of_role
 from gateway.shifting.reasons import inclusion_reasons
-from gateway.shifting.shift import protection
 from tokenizer_profiles.base import PromptCount
 
+# What the audit says of a message that depends on the rest of the prompt: its order, its tokens and whether they are approximate,
+# whether it stays and why, the oldest member of its group.
+_Standing = tuple[int, int, bool, bool, Reason, int | None]
 _Shift = Callable[[Sequence[PromptBlock], PromptCount, int, float], ShiftResult[PromptBlock]]
 
 
@@ -228,18 +230,27 @@ def _audit_blocks(request: ChatRequest, blocks: Sequence[PromptBlock], before: P
             out.append(_request_block(len(out), kind, count.tokens, count.approximate))
     template = fitted.prompt.template
     out.append(_request_block(len(out), "template", template.tokens, template.approximate))
-    plan = protection(blocks)
-    included = inclusion_reasons(blocks, plan)
-    groups: dict[int, str] = {i: f"g{group.first}" for group in plan.groups if len(group.indexes) > 1 for i in group.indexes}
+    reasons, oldest = inclusion_reasons(blocks)
     kept = dict(zip(fitted.positions, fitted.kept, strict=True))
-    start = len(out)
-    for i, (block, message, count) in enumerate(zip(blocks, request.messages, before.messages, strict=True)):
+    for i, (block, message) in enumerate(zip(blocks, request.messages, strict=True)):
         stays = kept.get(i)
-        reason = included[i] if stays is not None else fitted.reasons.get(block.id, Reason.CONTEXT_SHIFT)
+        reason = reasons[i] if stays is not None else fitted.reasons.get(block.id, Reason.CONTEXT_SHIFT)
         tokens = (block if stays is None else stays).tokens or 0
-        named = (start + i, message.id or block.id, block.role, block.kind, block.source, _name(message))
-        out.append(AuditBlock(*named, tokens, count.approximate, stays is not None, reason, groups.get(i), None, i))
+        standing = (len(out), tokens, before.messages[i].approximate, stays is not None, reason, oldest.get(i))
+        out.append(_audit_block(i, block, message, standing))
     return out
+
+
+def _audit_block(position: int, block: PromptBlock, message: ChatMessage, standing: _Standing) -> AuditBlock:
+    """The row of a message; the one of the last turn where nothing about it has changed."""
+    if message.row is not None and message.row[:2] == (block, standing):
+        return cast("AuditBlock", message.row[2])
+    order, tokens, approximate, included, reason, oldest = standing
+    named = (order, message.id or block.id, block.role, block.kind, block.source, _name(message))
+    group = None if oldest is None else f"g{oldest}"
+    made = AuditBlock(*named, tokens, approximate, included, reason, group, None, position)
+    message.row = (block, standing, made)
+    return made
 
 
 def _request_block(order: int, kind: str, tokens: int, approximate: bool) -> AuditBlock:

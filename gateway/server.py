@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from gateway.settings import ServerSettings
@@ -51,16 +52,24 @@ def url_of(host: str, port: int) -> str:
 def serve_one(app: Any, server: ServerSettings, bound: socket.socket, ready: Ready) -> bool:
     """Serves in this process until it is told to stop; whether it ever answered."""
     running = Server(_config(app, server), ready)
-    running.run(sockets=[bound])
+    try:
+        running.run(sockets=[bound])
+    except SystemExit:  # so uvicorn ends what can't start
+        return False
     return running.started
 
 
-def serve_many(factory: str, server: ServerSettings, workers: int, bound: socket.socket, ready: Ready) -> None:
-    """Serves in several processes that share one socket; `factory` names the function that makes the application."""
+def serve_many(factory: str, server: ServerSettings, workers: int, bound: socket.socket, ready: Ready) -> bool:
+    """Serves in several processes that share one socket; whether they could start.
+
+    `factory` names the function that makes the application.
+    """
     config = _config(factory, server, factory=True, workers=workers)
     port = bound.getsockname()[1]
     threading.Thread(target=_tell_when_it_answers, args=(config.host, port, ready), daemon=True).start()
-    Multiprocess(config, sockets=[bound]).run()
+    running = Multiprocess(config, sockets=[bound])
+    running.run()
+    return all(process.exitcode != STARTUP_FAILURE for process in running.processes)
 
 
 def _config(app: Any, server: ServerSettings, **more: Any) -> uvicorn.Config:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gateway.shifting.links import ToolLinks
+from gateway.shifting.links import NO_LINKS, ToolLinks
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,14 @@ def group_roots(links: Sequence[ToolLinks]) -> list[int]:
     return [roots.root(index) for index in range(len(links))]
 
 
+def has_links(links: Sequence[ToolLinks]) -> bool:
+    """Whether any message calls or answers anything; where none does, each is a group of its own."""
+    return any(link is not NO_LINKS and link for link in links)
+
+
 def message_groups(links: Sequence[ToolLinks]) -> list[BlockGroup]:
     """All groups of a prompt given the links of its messages, oldest first."""
-    if not any(links):
+    if not has_links(links):
         return [_alone(index) for index in range(len(links))]
     members: dict[int, list[int]] = {}
     for index, root in enumerate(group_roots(links)):

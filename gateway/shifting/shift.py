@@ -79,7 +79,10 @@ def _protection(roles: Sequence[str], links: Sequence[ToolLinks], own: Sequence[
 
 def current_turn(blocks: Sequence[PromptBlock]) -> int:
     """The position of the last user message that holds more than tool results; the prompt's length where there is none."""
-    return _turn_start([block.role for block in blocks], [block.links for block in blocks])
+    for index in range(len(blocks) - 1, -1, -1):
+        if blocks[index].role == "user" and not blocks[index].links.only_results:
+            return index
+    return len(blocks)
 
 
 def _turn_start(roles: Sequence[str], links: Sequence[ToolLinks]) -> int:

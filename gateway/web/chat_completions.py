@@ -66,10 +66,10 @@ class ChatCompletions:
                 raise
 
     async def _send(self, generation: Generation, watch: ClientWatch, send: Send) -> None:
-        key = generation.audit.key
-        headers = context_headers(generation.prepared, key)
-        report = report_field(generation.prepared, key)
         try:
+            key = generation.audit.key
+            headers = context_headers(generation.prepared, key)
+            report = report_field(generation.prepared, key)
             if generation.streamed:
                 await EventStream(generation, watch, headers, report).send(send)
                 return

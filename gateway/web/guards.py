@@ -84,7 +84,7 @@ class Guards:
         own = (headers.get(b"x-sluicegate-key") or headers.get(b"api-key") or b"").decode("latin-1")
         tenants = self._rooms.engine.tenants
         tenant = tenants.tenant_of(own or token or None)
-        return Client(tenant, None if tenants.knows(token) else authorization)
+        return Client(tenant, None if tenants.knows(rest.strip() or scheme) else authorization)
 
 
 @lru_cache(maxsize=8)

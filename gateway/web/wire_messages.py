@@ -19,10 +19,14 @@ from gateway.web import strict_json
 from gateway.web.wire_marks import OWN_MESSAGE_KEYS, OWN_PART_KEYS, message_marks, text_value, unknown_meta_keys
 
 MEMORY_BYTES = 12 * 1024 * 1024
+_LONG_LIST = 4096  # bytes; from here on a list is compared with the one it may have grown from
+_START = 2048  # bytes by which that one is found
 _OVERHEAD = 1200  # bytes that a remembered message takes besides its text, measured
+_SPACE = b" \t\r\n"
 _DEPTH = 2  # a message stands inside the list inside the body
 _RAW_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RAW_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_FOREIGN_RESULTS = frozenset(RESULT_KEYS[1:])
 
 
 class MessageReader:
@@ -31,11 +35,23 @@ class MessageReader:
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
         self._messages: Recent[bytes, ChatMessage] = Recent(memory_bytes)
         self._examined: Recent[bytes, bool] = Recent(memory_bytes // 4)
+        self._lists: Recent[bytes, tuple[bytes, list[ChatMessage]]] = Recent(memory_bytes // 2)
 
     def read(self, raw: bytes) -> list[ChatMessage]:
         """The messages of a raw `messages` list. Raises InvalidRequest with the JSON path of what is wrong."""
+        if len(raw) < _LONG_LIST:
+            return self._read(raw, 0)
+        start, known = self._lists.get(raw[:_START]) or (b"", [])
+        rest = _rest(raw, start) if known else None
+        if rest == b"[]":
+            return known
+        messages = self._read(raw, 0) if rest is None else known + self._read(rest, len(known))
+        self._lists.put(raw[:_START], (raw[:-1].rstrip(_SPACE), messages), len(raw))
+        return messages
+
+    def _read(self, raw: bytes, first: int) -> list[ChatMessage]:
         get = self._messages.get
-        return [get(item) or self._examine(item, index) for index, item in enumerate(strict_json.elements(raw, "messages"))]
+        return [get(item) or self._examine(item, i) for i, item in enumerate(strict_json.elements(raw, "messages"), first)]
 
     def examine(self, raw: bytes, param: str) -> None:
         """Makes sure that a top-level value repeats no key and is not nested too deep. Raises InvalidRequest."""
@@ -51,6 +67,17 @@ class MessageReader:
         made = _read(raw, parsed, param)
         self._messages.put(raw, made, 2 * len(raw) + _OVERHEAD)
         return made
+
+
+def _rest(raw: bytes, start: bytes) -> bytes | None:
+    """What a list has beyond the start of another, as a list of its own; None when it does not begin like it.
+
+    `start` is a whole list up to its last element. Both are known to be JSON, so what follows can only be a comma or the end.
+    """
+    if not raw.startswith(start):
+        return None
+    rest = raw[len(start) :].lstrip(_SPACE)
+    return b"[" + rest[1:] if rest.startswith(b",") else b"[]"
 
 
 def _read(raw: bytes, parsed: dict[str, Any], param: str) -> ChatMessage:
@@ -101,17 +128,15 @@ def _foreign_key(call: Any) -> str | None:
 def _cleaned(fields: dict[str, msgspec.Raw], parsed: Mapping[str, Any], role: str) -> dict[str, msgspec.Raw]:
     """The message for the provider: without our fields, with links in OpenAI's spelling, every other value as it was spelled."""
     link = tool_result_key(parsed) if role in ("tool", "function") else None
-    dropped = OWN_MESSAGE_KEYS | (frozenset(RESULT_KEYS) if link else frozenset()) | frozenset(CALL_LIST_KEYS)
-    out = {key: raw for key, raw in fields.items() if key not in dropped}
+    calls = next((key for key in CALL_LIST_KEYS if isinstance(parsed.get(key), list)), None)
+    dropped = OWN_MESSAGE_KEYS | _FOREIGN_RESULTS if link in _FOREIGN_RESULTS else OWN_MESSAGE_KEYS
+    out = {key: raw for key, raw in fields.items() if key not in dropped and not (calls and key == "toolCalls")}
     if isinstance(parsed.get("content"), list):
         out["content"] = _cleaned_parts(fields["content"], parsed["content"])
     if link:
         out["tool_call_id"] = fields[link]
-    calls = next((key for key in CALL_LIST_KEYS if isinstance(parsed.get(key), list)), None)
     if calls:
         out["tool_calls"] = _cleaned_calls(fields[calls], parsed[calls])
-    elif "tool_calls" in fields:
-        out["tool_calls"] = fields["tool_calls"]
     return out
 
 

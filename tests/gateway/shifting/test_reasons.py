@@ -6,13 +6,12 @@ from typing import Any
 
 from gateway.shifting.blocks import block_of
 from gateway.shifting.reasons import inclusion_reasons
-from gateway.shifting.shift import protection
 
 
 def reasons(*messages: dict[str, Any]) -> list[str]:
     """The reasons of a conversation's messages."""
     blocks = [block_of(message, i) for i, message in enumerate(messages)]
-    return [reason.value for reason in inclusion_reasons(blocks, protection(blocks))]
+    return [reason.value for reason in inclusion_reasons(blocks)[0]]
 
 
 def test_each_kind_of_protection_has_its_word() -> None:
@@ -41,3 +40,13 @@ def test_a_group_has_the_first_reason_of_its_members() -> None:
 def test_a_call_answered_in_the_current_turn_is_protected_whole() -> None:
     call, result = {"role": "assistant", "tool_calls": [{"id": "a"}]}, {"role": "tool", "tool_call_id": "a"}
     assert reasons(call, {"role": "user", "content": "x"}, result) == ["current-turn"] * 3
+
+
+def test_members_of_a_group_are_told_with_its_oldest() -> None:
+    call, result = {"role": "assistant", "tool_calls": [{"id": "a"}]}, {"role": "tool", "tool_call_id": "a"}
+    blocks = [block_of(message, i) for i, message in enumerate([{"role": "user"}, call, result, {"role": "user"}])]
+    assert inclusion_reasons(blocks)[1] == {1: 1, 2: 1}
+
+
+def test_without_a_user_message_the_newest_block_is_the_current_turn() -> None:
+    assert reasons({"role": "assistant"}, {"role": "assistant"}) == ["fits", "current-turn"]
