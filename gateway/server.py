@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import socket
 import threading
@@ -15,6 +16,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
+from gateway.corked import CorkedProtocol
 from gateway.settings import ServerSettings
 
 Ready = Callable[[str], None]
@@ -23,17 +25,19 @@ _ASK_AT_MOST = 600
 
 
 class Server(uvicorn.Server):
-    """A server in a process of its own; `ready` is called with the URL once it answers."""
+    """A server in a process of its own; `ready` is called with `url` once it answers."""
 
-    def __init__(self, config: uvicorn.Config, ready: Ready) -> None:
+    def __init__(self, config: uvicorn.Config, url: str, ready: Ready) -> None:
         super().__init__(config)
-        self._tell = ready
+        self._url = url
+        self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts; then tells the URL under which it answers."""
+        """Starts; then tells the URL under which it answers. What can't start ends with SystemExit."""
         await super().startup(sockets=sockets)
-        if self.started and sockets:
-            self._tell(url_of(self.config.host, sockets[0].getsockname()[1]))
+        gc.collect()
+        gc.freeze()  # what lives as long as the process need not be looked through for garbage again and again
+        self._ready(self._url)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stops taking new work at once; what is under way has its grace."""
@@ -51,7 +55,8 @@ def url_of(host: str, port: int) -> str:
 
 def serve_one(app: Any, server: ServerSettings, bound: socket.socket, ready: Ready) -> bool:
     """Serves in this process until it is told to stop; whether it ever answered."""
-    running = Server(_config(app, server), ready)
+    config = _config(app, server)
+    running = Server(config, url_of(config.host, bound.getsockname()[1]), ready)
     try:
         running.run(sockets=[bound])
     except SystemExit:  # so uvicorn ends what can't start
@@ -78,7 +83,7 @@ def _config(app: Any, server: ServerSettings, **more: Any) -> uvicorn.Config:
         host=server.host.strip("[]"),
         port=server.port,
         loop="uvloop",
-        http="httptools",
+        http=CorkedProtocol,
         ws="none",
         access_log=False,
         log_level="warning",

@@ -91,7 +91,7 @@ def _lenient_choice(value: object) -> Choice:
     index, reason = value.get("index"), value.get("finish_reason")
     return Choice(
         index=int(index) if isinstance(index, (int, float)) else 0,
-        finish_reason=reason if isinstance(reason, str) else None,
+        finish_reason=reason if isinstance(reason, str) and reason.isprintable() else None,  # a lone surrogate isn't
         error=_raw(value.get("error")),
     )
 

@@ -51,6 +51,8 @@ class OpenAICompatibleProvider(Provider):
         self._headers.update(config.headers)
         self._stream_headers = httpx.Headers(self._headers)
         self._stream_headers["accept"] = "text/event-stream"
+        connect_s = config.timeouts.connect_s
+        self._extensions = {"timeout": {"connect": connect_s, "read": None, "write": None, "pool": connect_s}}
         self._client = make_client(str(self._base)) if client is None else client
 
     async def send(self, outgoing: OutgoingRequest) -> Reply:
@@ -113,12 +115,11 @@ class OpenAICompatibleProvider(Provider):
             await upstream.aclose()
 
     def _request(self, method: str, url: httpx.URL, body: bytes, *, stream: bool) -> httpx.Request:
-        headers = httpx.Headers(self._stream_headers if stream else self._headers)
+        headers = self._stream_headers if stream else self._headers
+        request = httpx.Request(method, url, headers=headers, stream=httpx.ByteStream(body), extensions=self._extensions)
         if body or method == "POST":
-            headers["content-length"] = str(len(body))
-        connect_s = self._timeouts.connect_s
-        timeout = {"connect": connect_s, "read": None, "write": None, "pool": connect_s}
-        return httpx.Request(method, url, headers=headers, stream=httpx.ByteStream(body), extensions={"timeout": timeout})
+            request.headers["content-length"] = str(len(body))
+        return request
 
     def _url(self, path: str) -> httpx.URL:
         url = self._base.copy_with(raw_path=path.encode("ascii"))

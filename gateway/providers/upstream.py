@@ -49,7 +49,10 @@ class Upstream:
 
     def decompress(self) -> None:
         """Undoes the content encoding, if there is one though none was asked for. Raises ProviderInvalidResponse."""
-        encoding = self.headers.get("content-encoding", "identity").strip().lower()
+        named = [value for name, value in self.headers.raw if name.lower() == b"content-encoding"]
+        if not named:
+            return
+        encoding = named[-1].decode("latin-1").strip().lower()
         if encoding in ("gzip", "x-gzip", "deflate"):
             self._inflater = _Inflater()
         elif encoding not in ("", "identity"):

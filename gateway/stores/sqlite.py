@@ -1,9 +1,9 @@
 """The store in one SQLite file: a thread that owns the connection, fed by a queue. Knows nothing of the statements.
 
 Whatever waits in the queue is one batch. What callers wait for is committed in one transaction, with the effect of the calls in
-their order, and all of them are told in one step; the bodies nobody waits for are committed right after, in one transaction of
-their own. A read first writes the body it has to see. An end waits a moment for company, but never longer than for the next
-call. Several processes may use the same file.
+their order, and all of them are told in one step; the bodies nobody waits for are committed some milliseconds later, in one
+transaction of their own, and a read until then sees them all the same. An end waits a moment for company, but never longer than
+for the next call. Several processes may use the same file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -58,6 +58,7 @@ class _Job:
     size: int = 0  # bytes of the body
     attempts: int = 0
     row: Row = ()  # empty: `work` takes nothing
+    generation: str = ""  # of a body
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,12 @@ class SqliteStore(AuditStore):
             writer.file.put_heads,
             row=writer.file.head_row(head, revision),
             chat=(key.tenant, key.chat_id),
-            body=_Job(writer.file.put_bodies, row=writer.file.body_row(key, revision, body), size=len(body)),
+            body=_Job(
+                writer.file.put_bodies,
+                size=len(body),
+                row=writer.file.body_row(key, revision, body),
+                generation=key.generation_id,
+            ),
             size=len(body),
         )
 
@@ -159,6 +165,8 @@ class _Writer:
         self._hand_over_later: asyncio.TimerHandle | None = None
         self._retries: deque[_Job] = deque()
         self._retry_at = 0.0
+        self._bodies: dict[tuple[str, str], _Job] = {}  # of heads that are committed
+        self._bodies_at = 0.0
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._last = _Job(_nothing, self._ended)
         self._thread = Thread(target=self._run, name="audit-store", daemon=True)
@@ -213,7 +221,7 @@ class _Writer:
         batch: list[_Job] = []
         while self._last not in batch:
             batch = self._next_batch()
-            self._do([job for job in batch if job is not self._last])
+            self._do([job for job in batch if job is not self._last], last=self._last in batch)
             if self._retries and time.monotonic() >= self._retry_at:
                 self._retry()
         self._retry()
@@ -224,8 +232,9 @@ class _Writer:
         self._tell([_Result(self._last)])
 
     def _next_batch(self) -> list[_Job]:
-        """What waits in the queue, up to so many bytes of bodies; nothing when it is time to try again."""
-        timeout = max(0.0, self._retry_at - time.monotonic()) if self._retries else None
+        """What waits in the queue, up to so many bytes of bodies; nothing when it is time for bodies, or to try again."""
+        times = ([self._retry_at] if self._retries else []) + ([self._bodies_at] if self._bodies else [])
+        timeout = max(0.0, min(times) - time.monotonic()) if times else None
         try:
             batch = [self._queue.get(timeout=timeout)]
         except Empty:
@@ -236,13 +245,16 @@ class _Writer:
             size += batch[-1].size
         return batch
 
-    def _do(self, batch: Sequence[_Job]) -> None:
-        """One batch: what is waited for, its callers, then the bodies."""
-        bodies: dict[tuple[str, str], _Job] = {}
+    def _do(self, batch: Sequence[_Job], *, last: bool) -> None:
+        """One batch: what is waited for, its callers, and the bodies once they have waited a moment for company."""
+        if not self._bodies:
+            self._bodies_at = time.monotonic() + LINGER_S
         if batch:
-            self._tell(self._transact(batch, bodies))
-        if bodies:
-            self._transact(list(bodies.values()), {})
+            self._tell(self._transact(batch, self._bodies))
+        bodies = list(self._bodies.values())
+        if bodies and (last or time.monotonic() >= self._bodies_at or sum(job.size for job in bodies) > BODY_BYTES):
+            self._bodies.clear()
+            self._transact(bodies, {})
 
     def _transact(self, jobs: Sequence[_Job], bodies: dict[tuple[str, str], _Job]) -> list[_Result]:
         """Jobs in one transaction, all or none; puts the bodies that have to follow into `bodies`."""
@@ -316,10 +328,12 @@ def _perform(jobs: Sequence[_Job], bodies: dict[tuple[str, str], _Job]) -> list[
 
 
 def _work(job: _Job, bodies: dict[tuple[str, str], _Job]) -> object:
-    """One job that isn't a row; a read first writes the body that its chat still waits for."""
-    if job.chat is not None and job.chat in bodies:
-        _write_rows([bodies.pop(job.chat)], bodies)
-    return job.work()
+    """One job that isn't a row; a read sees the body that its chat still waits for."""
+    value = job.work()
+    waiting = bodies.get(job.chat) if job.chat is not None else None
+    if isinstance(value, StoredAudit) and waiting is not None and waiting.generation == value.head.key.generation_id:
+        return replace(value, body=waiting.row[-1])
+    return value
 
 
 def _write_rows(jobs: Sequence[_Job], bodies: dict[tuple[str, str], _Job]) -> list[_Result]:

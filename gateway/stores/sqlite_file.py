@@ -1,8 +1,9 @@
 """One SQLite file with audits: schema, migrations, statements. Part of `sqlite`; used by one thread at a time.
 
 Knows nothing of event loops, queues or retries. Raises sqlite3's errors and OSError as they come, and StoreUnavailable for a file
-of a newer version. Heads and bodies lie apart: a change of status must not rewrite a body of some hundred kilobytes. That a
-body never outlives its head, nor serves another generation, is the work of the triggers.
+of a newer version. Heads and bodies lie apart: a change of status must not rewrite a body of some hundred kilobytes. A body
+serves only the head whose revision it bears; the next one overwrites it, and a trigger takes it along when the head goes. A new
+head touches one page of the file, for a client waits for its commit: hence no index but the chat's own.
 """
 
 from __future__ import annotations
@@ -43,10 +44,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             document BLOB NOT NULL,
             UNIQUE (tenant, chat_id)
         ) STRICT""",
-        "CREATE TABLE bodies (head_id INTEGER PRIMARY KEY, document BLOB NOT NULL) STRICT",
-        "CREATE INDEX heads_by_age ON heads (created_at)",
-        """CREATE TRIGGER head_replaced AFTER UPDATE OF revision ON heads
-            BEGIN DELETE FROM bodies WHERE head_id = old.id; END""",
+        """CREATE TABLE bodies (
+            head_id INTEGER PRIMARY KEY,
+            owner TEXT NOT NULL,
+            revision INTEGER NOT NULL,
+            document BLOB NOT NULL
+        ) STRICT""",
         """CREATE TRIGGER head_deleted AFTER DELETE ON heads
             BEGIN DELETE FROM bodies WHERE head_id = old.id; END""",
     ),
@@ -65,8 +68,8 @@ VALUES {rows} ON CONFLICT (tenant, chat_id) DO UPDATE SET
 # CROSS: in this order, and without a temporary table that holds the bodies once more
 _PUT_BODIES = """
 WITH given (tenant, chat_id, owner, revision, document) AS (VALUES {rows})
-INSERT OR REPLACE INTO bodies (head_id, document)
-SELECT id, given.document FROM given CROSS JOIN heads USING (tenant, chat_id, owner, revision)"""
+INSERT OR REPLACE INTO bodies (head_id, owner, revision, document)
+SELECT id, owner, revision, given.document FROM given CROSS JOIN heads USING (tenant, chat_id, owner, revision)"""
 _END = """
 WITH given (tenant, chat_id, generation_id, status, finished_at, error_code, finish_reason, usage) AS (VALUES {rows})
 UPDATE heads SET status = given.status, finished_at = given.finished_at, error_code = given.error_code,
@@ -76,7 +79,8 @@ FROM given WHERE heads.tenant = given.tenant AND heads.chat_id = given.chat_id
 _LATEST = """
 SELECT generation_id, model, created_at, auxiliary, heads.document,
        status, finished_at, error_code, finish_reason, usage, bodies.document
-FROM heads LEFT JOIN bodies ON head_id = id WHERE tenant = ? AND chat_id = ?"""
+FROM heads LEFT JOIN bodies ON head_id = id AND bodies.owner = heads.owner AND bodies.revision = heads.revision
+WHERE tenant = ? AND chat_id = ?"""
 _BURY = """
 UPDATE heads SET status = 'failed', error_code = 'GATEWAY_RESTARTED', finished_at = ?
 WHERE status = 'prepared' AND owner = ?"""

@@ -23,7 +23,9 @@ async def respond(send: Send, status: int, body: bytes, headers: Iterable[tuple[
 
 def lower_headers(scope: Scope) -> dict[str, str]:
     """The request's headers by lower-case name, as text; of repeated ones the last."""
-    return {name.decode("latin-1"): _text(value) for name, value in scope["headers"]}
+    return {
+        name.decode("latin-1"): value.decode("ascii") if value.isascii() else _text(value) for name, value in scope["headers"]
+    }
 
 
 def _text(value: bytes) -> str:

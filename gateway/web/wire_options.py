@@ -37,6 +37,7 @@ _SMALL = 2048  # bytes of options that are worth remembering, and cheap to
 REPORTS = ("off", "summary", "full")
 PURPOSES = ("reply", "auxiliary")
 MAX_CHAT_ID = 256
+_MOST_TOKENS = 10**18  # larger than any context
 _KNOWN = {
     "chatId", "contextStrategy", "replyReserve", "contextLimit", "report", "purpose", "marks",
     "character", "persona", "lorebooks", "memory", "variables",
@@ -169,7 +170,7 @@ def _count(value: Any, param: str) -> int | None:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidRequest(f"{param} must be a whole number of tokens, at least 1.", param=param)
-    return value
+    return min(value, _MOST_TOKENS)
 
 
 def _header_count(headers: Headers, name: str) -> int | None:

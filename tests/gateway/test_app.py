@@ -318,7 +318,7 @@ def test_pages_of_other_origins_may_ask_and_read_the_headers(tmp_path: Path, mad
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin)
     exposed = {name.strip().lower() for name in answer.headers["access-control-expose-headers"].split(",")}
     told = {name for name in answer.headers if name.startswith(("x-context-", "x-request-id"))}
-    assert told - exposed == set()
+    assert (told | {"x-should-retry", "retry-after"}) - exposed == set()
 
 
 def test_without_origins_no_other_page_may(tmp_path: Path, made: list[Made]) -> None:
@@ -328,6 +328,17 @@ def test_without_origins_no_other_page_may(tmp_path: Path, made: list[Made]) -> 
             return await fetch(app, "POST", CHAT, chat(), {"origin": "http://page.example"})
 
     assert "access-control-allow-origin" not in run(story()).headers
+
+
+@pytest.mark.parametrize("gateway", [GATEWAY + '[server]\nhost = "10.0.0.5"\n', GATEWAY + "[server]\nprot = 1\n"])
+def test_a_worker_never_starts_with_what_the_first_would_have_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, gateway: str
+) -> None:
+    monkeypatch.setenv(CONFIG_VARIABLE, str(write_tree(tmp_path, gateway)))
+    with pytest.raises(SystemExit) as caught:
+        app_from_environment()
+    assert caught.value.code == 1
+    assert "gateway.toml: server." in caplog.text
 
 
 def test_a_worker_learns_its_configuration_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

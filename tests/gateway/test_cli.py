@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import os
@@ -122,6 +123,7 @@ class Served:
     """What the server was asked to run."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, answered: bool = True) -> None:
+        """`answered` is whether it will have answered."""
         self.one: list[Any] = []
         self.many: list[Any] = []
         self.addresses: list[tuple[str, int]] = []
@@ -132,15 +134,16 @@ class Served:
             ready("http://127.0.0.1:1")
             return answered
 
-        def serve_many(factory: str, settings: ServerSettings, workers: int, bound: socket.socket, ready: Any) -> None:
+        def serve_many(factory: str, settings: ServerSettings, workers: int, bound: socket.socket, ready: Any) -> bool:
             self.many.append((factory, settings, workers, ready))
             self._take(bound)
+            return answered
 
         monkeypatch.setattr(server, "serve_one", serve_one)
         monkeypatch.setattr(server, "serve_many", serve_many)
 
     def _take(self, bound: socket.socket) -> None:
-        with bound:
+        with bound, contextlib.closing(socket.create_connection(bound.getsockname())):
             assert bound.get_inheritable()
             self.addresses.append(bound.getsockname()[:2])
 
@@ -161,18 +164,19 @@ def test_serve_runs_the_gateway_and_says_where(
 
 @pytest.mark.parametrize("host", ["::1", "[::1]"])
 def test_an_address_of_version_six_is_bound_with_brackets_or_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], host: str
 ) -> None:
     bound: list[Any] = []
 
     class Socket(socket.socket):
         def bind(self, address: Any) -> None:
             bound.append((self.family, address))
+            raise OSError(99, "no such interface")
 
     monkeypatch.setattr(cli.socket, "socket", Socket)
-    Served(monkeypatch)
-    assert main(["serve", *config(tmp_path), "--host", host, "--port", "7"]) == 0
+    assert main(["serve", *config(tmp_path), "--host", host, "--port", "7"]) == 1
     assert bound == [(socket.AF_INET6, ("::1", 7))]
+    assert "::1 port 7 can't be used: no such interface" in capsys.readouterr().err
 
 
 def test_options_outlive_a_reload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,14 +187,15 @@ def test_options_outlive_a_reload(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (os.environ[PORT], os.environ.get(HOST), served.addresses) == (str(port), None, [("127.0.0.1", port)])
 
 
-def test_several_workers_share_a_factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    served = Served(monkeypatch)
+@pytest.mark.parametrize(("answered", "code"), [(True, 0), (False, 1)])
+def test_several_workers_share_a_factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answered: bool, code: int) -> None:
+    served = Served(monkeypatch, answered=answered)
     url = f"sqlite:///{tmp_path / 'audits.db'}"
-    assert main(["serve", *config(tmp_path, GATEWAY.replace("memory:", url)), "--workers", "3", "--port", "0"]) == 0
+    assert main(["serve", *config(tmp_path, GATEWAY.replace("memory:", url)), "--workers", "3", "--port", "0"]) == code
     factory, settings, workers, ready = served.many[0]
     assert (factory, settings.port, workers, callable(ready)) == ("gateway.app:app_from_environment", 0, 3, True)
     assert served.addresses[0][1] > 0
-    assert (os.environ[CONFIG_VARIABLE], served.one) == (str(tmp_path), [])
+    assert (os.environ[CONFIG_VARIABLE], os.environ[HOST], served.one) == (str(tmp_path), "127.0.0.1", [])
 
 
 def test_several_workers_cannot_share_a_memory(
@@ -263,13 +268,14 @@ def test_a_port_that_is_taken_is_wrong_input(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_host_that_is_none_is_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: str) -> None:
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "a..b", "x" * 300])
+def test_a_host_that_is_none_is_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], host: str, workers: str) -> None:
     url = f"sqlite:///{tmp_path / 'audits.db'}"
     options = config(tmp_path, GATEWAY.replace("memory:", url) + "[auth]\nallow_anonymous = true\n")
-    assert ended(["serve", *options, "--host", "no.such.host.invalid", "--port", "0", "--workers", workers]) == 1
+    assert ended(["serve", *options, "--host", host, "--port", "0", "--workers", workers]) == 1
     out, err = capsys.readouterr()
     assert (out, len(err.splitlines())) == ("", 1)
-    assert "no.such.host.invalid" in err
+    assert f"{host} port 0 can't be used" in err
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

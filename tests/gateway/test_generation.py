@@ -174,6 +174,15 @@ def test_closing_ends_the_reply_and_with_an_error_the_audit() -> None:
     assert provider.replies[0].closed == 3
 
 
+def test_a_generation_that_is_closed_before_its_end_without_a_reason_has_failed() -> None:
+    async def work(generation: Generation, store: AuditStore) -> None:
+        assert await generation.read() == CHUNK
+
+    outcome = told(FakeProvider(CHUNK, DONE), work, stream=True)
+    assert outcome is not None
+    assert (outcome.status, outcome.error_code) == (AuditStatus.FAILED, "INTERNAL")
+
+
 def failed(provider: FakeProvider, chat: ChatRequest) -> tuple[GenerationFailed, AuditOutcome]:
     async def story() -> tuple[GenerationFailed, AuditOutcome]:
         store = MemoryStore()
@@ -231,17 +240,13 @@ def test_without_a_store_nothing_is_sent() -> None:
     run(story())
 
 
-def test_a_defect_of_the_provider_fails_the_audit_and_goes_on() -> None:
-    async def story() -> None:
-        store = MemoryStore()
-        await store.open()
-        with pytest.raises(ZeroDivisionError):
-            await open_rooms(FakeProvider(refusal=ZeroDivisionError()), store=store).engine.generations.generate(request(), left)
-        outcome = await outcome_of(store)
-        assert outcome is not None
-        assert outcome.error_code == "INTERNAL"
-
-    run(story())
+def test_a_defect_of_the_provider_fails_the_audit_and_is_told_to_the_log_alone(caplog: pytest.LogCaptureFixture) -> None:
+    error, outcome = failed(FakeProvider(refusal=ZeroDivisionError("the secret")), request())
+    assert isinstance(error.error, Internal)
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert (outcome.status, outcome.error_code) == (AuditStatus.FAILED, "INTERNAL")
+    assert "the secret" not in error.error.message
+    assert "the secret" in caplog.text
 
 
 async def require_cancelled(task: asyncio.Task[Generation]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ def test_a_server_is_configured_for_this_gateway(brief: list[uvicorn.Config], gr
 
 @pytest.mark.parametrize("has_drain", [True, False])
 def test_a_signal_drains_at_once(has_drain: bool) -> None:
-    running = server.Server(uvicorn.Config(application), print)
+    running = server.Server(uvicorn.Config(application), "", print)
     drained: list[bool] = []
     running.lifespan = type("Lifespan", (), {"state": {"drain": lambda: drained.append(True)} if has_drain else {}})()
     running.handle_exit(signal.SIGTERM, None)
@@ -99,11 +100,13 @@ class Workers:
     """Stands for the processes: answers on their socket, at first that nothing is ready."""
 
     made: list[Workers] = []  # noqa: RUF012
+    exit_codes: tuple[int, ...] = (0, -15)
     answers = (b"HTTP/1.1 503 X\r\n\r\n", b"nonsense\r\n\r\n", b"HTTP/1.1 200 X\r\nconnection: close\r\n\r\n")
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
         self.config = config
         self.bound = sockets[0]
+        self.processes = [SimpleNamespace(exitcode=code) for code in self.exit_codes]
         self.asked: list[bytes] = []
         Workers.made.append(self)
 
@@ -136,7 +139,7 @@ def test_several_processes_share_a_socket_and_tell_once_one_answers(monkeypatch:
     threads = set(threading.enumerate())
     taken = bound()
     port = taken.getsockname()[1]
-    server.serve_many("package:factory", ANYWHERE, 2, taken, tell)
+    assert server.serve_many("package:factory", ANYWHERE, 2, taken, tell)
     assert ready.wait(10)
     join_all_but(threads)
     workers = Workers.made[0]
@@ -145,13 +148,14 @@ def test_several_processes_share_a_socket_and_tell_once_one_answers(monkeypatch:
     assert (workers.config.app, workers.config.factory, workers.config.workers) == ("package:factory", True, 2)
 
 
-def test_processes_that_never_answer_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_can_not_start_tell_nothing_and_give_that_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "Multiprocess", Workers)
     monkeypatch.setattr(server, "_ASK_EVERY_S", 0.001)
     monkeypatch.setattr(server, "_ASK_AT_MOST", 3)
     monkeypatch.setattr(Workers, "answers", ())
+    monkeypatch.setattr(Workers, "exit_codes", (0, 3))
     threads = set(threading.enumerate())
     told: list[str] = []
-    server.serve_many("package:factory", ANYWHERE, 2, bound(), told.append)
+    assert not server.serve_many("package:factory", ANYWHERE, 2, bound(), told.append)
     join_all_but(threads)
     assert told == []

@@ -43,6 +43,12 @@ def test_without_keys_everybody_is_anonymous(key: str | None) -> None:
     assert Tenants(auth()).tenant_of(key) is None
 
 
+@pytest.mark.parametrize(("key", "known"), [("key-1", True), ("key-2", False), ("", False), ("\udc80", False)])
+def test_own_keys_are_known_whoever_they_belong_to(key: str, known: bool) -> None:
+    assert Tenants(auth(("a", "key-0"), ("b", "key-1"))).knows(key) is known
+    assert not Tenants(auth()).knows(key)
+
+
 def test_a_new_key_works_with_the_lines_it_comes_with() -> None:
     key, lines = new_key('team "a" \\ ü')
     read = tomllib.loads(lines)["auth"]["keys"][0]

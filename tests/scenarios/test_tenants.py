@@ -119,12 +119,23 @@ def test_tenants_do_not_see_each_others_chats(guarded: RunningGateway, upstream:
     assert guarded.audit(chat_id, **bearer(second)) is not None
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8787", "127.0.0.1.evil.example", "localhost@evil.example", ""])
-@pytest.mark.parametrize("path", ["/v1/models", "/healthz"])
+OTHER_HOSTS = ["evil.example", "evil.example:8787", "127.0.0.1.evil.example", "localhost@evil.example", ""]
+
+
+@pytest.mark.parametrize("host", OTHER_HOSTS)
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/chat/completions", "/api/v2/chats/c/context-audit", "/", "/healthz/x"])
 def test_another_host_is_not_served(gateway: RunningGateway, host: str, path: str) -> None:
     response = gateway.http.get(path, headers={"host": host})
     error = checked_answer(response.status_code, response.headers, response.json())
     assert (response.status_code, error["code"]) == (421, "HOST_NOT_ALLOWED")
+
+
+@pytest.mark.parametrize("host", OTHER_HOSTS)
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_a_probe_is_answered_by_whatever_name_it_knows_the_machine(gateway: RunningGateway, host: str, path: str) -> None:
+    response = gateway.http.get(path, headers={"host": host})
+    assert response.status_code == 200
+    assert response.headers["x-request-id"]
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8787"])

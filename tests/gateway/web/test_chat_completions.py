@@ -71,11 +71,48 @@ def test_a_large_reply_limit_is_lowered_in_what_is_sent() -> None:
     assert json.loads(provider.sent[0].body)["max_tokens"] == 20
 
 
-@pytest.mark.parametrize("reserve", [10**30, 1e300])
+@pytest.mark.parametrize("reserve", [10**30, 1e300, 10**3990])
 def test_a_reserve_beyond_everything_is_refused_as_an_overflow(reserve: float) -> None:
     for body in (chat(max_tokens=reserve), chat(contextShift={"replyReserve": reserve})):
         answer = post(body)
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "TOKEN_BUDGET_EXCEEDED")
+
+
+ODD_PLACES = [
+    '"x":N',
+    '"temperature":N',
+    '"max_tokens":N',
+    '"tools":[{"function":{"parameters":{"enum":[N]}}},N]',
+    '"response_format":{"schema":N}',
+    '"metadata":{"chat_id":N}',
+    '"contextShift":{"replyReserve":N}',
+    '"contextShift":{"contextLimit":N}',
+    '"contextShift":{"marks":[{"index":N}]}',
+    '"contextShift":{"marks":[{"index":0,"relevance":N}]}',
+    '"messages":[{"role":"user","content":"a","n":N,"meta":{"relevance":N}}]',
+    '"messages":[{"role":"user","content":[N,{"type":"text","text":N}]}]',
+    '"messages":[{"role":"assistant","tool_calls":[{"call_id":"c","function":N}]},{"role":"user","content":"a"}]',
+]
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "1" * 5000, "-" + "1" * 5000, "1" * 3999, "1e-400", "-0.0"])
+@pytest.mark.parametrize("place", ODD_PLACES)
+def test_no_legal_number_is_a_defect_wherever_it_stands(place: str, number: str) -> None:
+    plain = '"model":"m","messages":[{"role":"user","content":"a"}]'
+    fields = '"model":"m"' if place.startswith('"messages"') else plain
+    body = f"{{{fields},{place.replace('N', number)}}}".encode()
+
+    async def story() -> None:
+        rooms = open_rooms()
+        for path in (PATH, "/api/v2/context-preview"):
+            answer = await ask(rooms, "POST", path, body)
+            assert answer.status_code in (200, 400)
+        if answer.status_code == 200:
+            answer = await ask(rooms, "POST", PATH, body, {"x-context-chat-id": "c"})
+            found = await ask(rooms, "GET", f"/api/v2/chats/{answer.headers['x-context-chat-id']}/context-audit")
+            assert found.status_code == 200
+
+    run(story())
 
 
 @pytest.mark.parametrize("code", ["TOKEN_BUDGET_EXCEEDED", "context_length_exceeded"])
@@ -114,6 +151,8 @@ def test_without_a_store_nothing_is_sent() -> None:
     answer = post(chat(), provider=provider, store=BrokenStore("replace"))
     assert (answer.status_code, answer.json()["error"]["code"], provider.sent) == (503, "STORE_UNAVAILABLE", [])
     assert (answer.headers["retry-after"], "x-should-retry" in answer.headers) == ("1", False)
+    assert answer.headers["x-context-prompt-tokens"] == "33"
+    assert answer.json()["error"]["metadata"]["generationId"] == answer.headers["x-context-generation-id"]
 
 
 def test_a_store_that_fails_afterwards_costs_no_answer() -> None:
@@ -246,7 +285,7 @@ def test_a_client_that_leaves_while_the_audit_is_opened_ends_it() -> None:
         task = asyncio.create_task(app(post_scope(PATH, host="localhost"), connection.receive, connection.send))  # type: ignore[arg-type]
         await store.committed.wait()
         connection.leaves.set()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
         store.say_so.set()
         await task
         assert connection.sent == []
@@ -264,6 +303,31 @@ def test_a_defect_while_an_answer_is_read_ends_its_audit(stream: bool) -> None:
     assert told.code == "INTERNAL"
     assert told.outcome is not None
     assert told.outcome.status.value == "failed"
+    assert told.body.endswith(b"\n\ndata: [DONE]\n\n") is stream
+    error = json.loads(told.body.removeprefix(CHUNK + b"data: ").partition(b"\n\n")[0])["error"]
+    assert error["code"] == "INTERNAL"
+    assert error["metadata"]["generationId"].startswith("gen_")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_defect_while_a_request_is_sent_is_an_error_with_headers(stream: bool) -> None:
+    answer = post(chat(stream=stream, contextShift=CHAT), provider=FakeProvider(refusal=ZeroDivisionError("the secret")))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "INTERNAL")
+    assert answer.json()["error"]["metadata"]["generationId"] == answer.headers["x-context-generation-id"]
+    assert (answer.headers["x-context-chat-id"], answer.headers["x-should-retry"]) == ("c", "false")
+    assert "the secret" not in answer.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_defect_before_an_answer_begins_leaves_neither_an_audit_nor_a_reply_open(
+    monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    def broken(*arguments: object) -> bytes:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(chat_completions, "report_field", broken)
+    told = tell(FakeProvider(), stream=stream)
+    assert (told.status, told.code) == (500, "INTERNAL")
 
 
 def test_outside_of_a_task_there_is_no_cancellation_to_take_back() -> None:

@@ -37,7 +37,7 @@ def test_a_departure_cancels_who_entered() -> None:
 def test_what_else_the_client_sends_is_no_departure() -> None:
     async def story(connection: Connection) -> None:
         with ClientWatch(connection.receive) as watch:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
             assert connection.waiting == []
             assert not watch.departed
 
@@ -59,7 +59,7 @@ def test_after_the_last_word_a_departure_means_nothing() -> None:
         with ClientWatch(connection.receive) as watch:
             watch.over()
             connection.leaves.set()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
             assert not watch.departed
 
     told(story)
@@ -70,7 +70,7 @@ def test_after_the_work_nobody_watches_any_more() -> None:
         with ClientWatch(connection.receive) as watch:
             pass
         connection.leaves.set()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
         assert not watch.departed
         assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and "_wait" in repr(task)] == []
 
@@ -82,7 +82,7 @@ def test_the_watch_ends_with_an_error_too() -> None:
         with pytest.raises(ZeroDivisionError), ClientWatch(connection.receive):
             raise ZeroDivisionError
         connection.leaves.set()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
 
     told(story)
 

@@ -123,6 +123,9 @@ KEYS = settings(("team", "sg-1"))
         ({"api-key": "", "authorization": "Bearer sg-1"}, "team", None),
         ({"x-sluicegate-key": "sg-1", "authorization": "Bearer sg-1"}, "team", None),
         ({"api-key": "sg-1", "authorization": "Bearer sg-1"}, "team", None),
+        ({"api-key": "sg-1", "authorization": "sg-1"}, "team", None),
+        ({"x-sluicegate-key": "sg-1", "authorization": "Basic  sg-1 "}, "team", None),
+        ({"x-sluicegate-key": "sg-1", "authorization": "theirs"}, "team", "theirs"),
     ],
 )
 def test_a_key_names_its_tenant_and_is_never_passed_on(headers: dict[str, str], tenant: str, passed_on: str | None) -> None:
@@ -161,9 +164,11 @@ def test_who_may_be_anonymous_is_and_keeps_the_authorization(given: Settings) ->
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "//healthz/"])
-def test_whoever_asks_whether_it_lives_needs_no_key(path: str) -> None:
+def test_whoever_asks_whether_it_lives_needs_no_key_and_no_name(path: str) -> None:
     inside = Inside()
     assert knock(inside, path, given=KEYS).status_code == 200
+    assert inside.client == Client(None, None)
+    assert knock(inside, path, {"host": "10.1.2.3:8787", "api-key": "wrong"}, given=KEYS).status_code == 200
     assert inside.client == Client(None, None)
 
 

@@ -99,18 +99,34 @@ def test_the_link_of_a_result_goes_out_in_openais_spelling(key: str, role: str) 
 @pytest.mark.parametrize(
     "links",
     [
-        {"tool_call_id": "c", "call_id": "x"},
-        {"call_id": "x", "tool_call_id": "c"},
         {"tool_call_id": None, "callId": "c"},
         {"callId": "c", "tool_call_id": None},
         {"toolCallId": None, "call_id": "c"},
         {"tool_call_id": "", "call_id": "c"},
+        {"toolCallId": "c", "call_id": "x"},
+        {"toolCallId": 5, "call_id": "c"},
     ],
 )
 def test_of_several_links_the_one_that_was_linked_by_goes_out(links: dict[str, Any]) -> None:
     message = {"role": "tool", **links, "content": "r"}
     assert read(message)[0].links.results == ("c",)
     assert sent(message) == {"role": "tool", "tool_call_id": "c", "content": "r"}
+
+
+@pytest.mark.parametrize(
+    "links", [b'"tool_call_id": "c","call_id":"x"', b'"call_id":"x","tool_call_id": "c"', b'"callId":null, "tool_call_id": "c"']
+)
+def test_a_result_that_is_linked_as_openai_does_keeps_its_other_fields(links: bytes) -> None:
+    raw = b'{"role":"tool",' + links + b', "content":"r"}'
+    message = read(raw)[0]
+    assert (message.links.results, message.outgoing) == (("c",), raw)
+    assert read(raw[:-1] + b',"id":"own"}')[0].outgoing == raw.replace(b" ", b"")
+
+
+@pytest.mark.parametrize("odd", [{"toolCalls": "odd"}, {"toolCalls": None}, {"tool_calls": None}, {"tool_calls": "odd"}])
+def test_calls_that_are_none_stay_as_they_are_when_our_fields_are_taken_off(odd: dict[str, Any]) -> None:
+    message = {"role": "assistant", "content": "a", **odd}
+    assert sent(message) == sent({**message, "id": "own"}) == message
 
 
 @pytest.mark.parametrize("key", ["toolCallId", "callId", "call_id"])
@@ -178,6 +194,38 @@ def test_a_message_that_was_seen_is_the_same_again() -> None:
     assert again[1] is not first
     forgetful = MessageReader(memory_bytes=0)
     assert read({"role": "user"}, reader=forgetful)[0] is not read({"role": "user"}, reader=forgetful)[0]
+
+
+def numbered(count: int) -> list[bytes]:
+    return [b'{"role":"user","content":"%d %s"}' % (number, b"word " * 20) for number in range(count)]
+
+
+@pytest.mark.parametrize("comma", [b",", b" , ", b"\n,"])
+@pytest.mark.parametrize("end", [b"]", b" \n]"])
+def test_a_long_list_that_has_grown_is_read_from_where_it_grew(comma: bytes, end: bytes) -> None:
+    reader = MessageReader()
+    before = reader.read(b"[" + comma.join(numbered(60)) + end)
+    for count in (60, 61, 75, 62):
+        raws = numbered(count)
+        found = reader.read(b"[" + comma.join(raws) + end)
+        assert [message.raw for message in found] == raws
+        assert all(one is other for one, other in zip(found, before, strict=False))
+
+
+def test_a_long_list_that_has_changed_is_read_anew() -> None:
+    reader, raws = MessageReader(), numbered(60)
+    reader.read(b"[" + b",".join(raws) + b"]")
+    for changed in ([*raws[:50], b'{"role":"user"}'], raws[:59], [*raws[:59], raws[59][:-2] + b'!"}', b'{"role":"tool"}']):
+        assert [message.raw for message in reader.read(b"[" + b",".join(changed) + b"]")] == changed
+
+
+def test_what_is_wrong_in_a_list_that_has_grown_is_told_by_its_place_in_the_whole() -> None:
+    reader, raws = MessageReader(), numbered(60)
+    reader.read(b"[" + b",".join(raws) + b"]")
+    for _ in range(2):
+        with pytest.raises(InvalidRequest) as caught:
+            reader.read(b"[" + b",".join([*raws, b'{"role":"user"}', b'{"role":5}']) + b"]")
+        assert caught.value.param == "messages[61].role"
 
 
 def test_a_wrong_message_is_wrong_every_time() -> None:

@@ -34,3 +34,13 @@ def test_the_newest_registration_serves_and_a_cleanup_removes_only_its_own() -> 
     undo_second()
     undo_second()
     assert registry.get("truncate") is builtin
+
+
+def test_a_name_whose_last_registration_is_undone_is_unknown() -> None:
+    registry = ContextStrategyRegistry()
+    undo = registry.register("mine", object())
+    undo()
+    undo()
+    assert registry.names() == ()
+    with pytest.raises(UnknownStrategy):
+        registry.get("mine")
