@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from gateway.errors import StoreUnavailable
 from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStore, StoredAudit, UnknownStore
@@ -332,7 +332,7 @@ def _work(job: _Job, bodies: dict[tuple[str, str], _Job]) -> object:
     value = job.work()
     waiting = bodies.get(job.chat) if job.chat is not None else None
     if isinstance(value, StoredAudit) and waiting is not None and waiting.generation == value.head.key.generation_id:
-        return replace(value, body=waiting.row[-1])
+        return replace(value, body=cast("bytes", waiting.row[-1]))
     return value
 
 
