@@ -64,7 +64,10 @@ async def upstream(scope: Any, receive: Any, send: Any) -> None:
 
 
 def passthrough() -> Any:
-    """The peer: the usual recipe for a proxy with Starlette and stock httpx. It neither counts nor remembers."""
+    """The peer: the common recipe for a reverse proxy with Starlette and stock httpx, which streams both ways.
+
+    It neither counts nor remembers.
+    """
     import httpx
     from starlette.applications import Starlette
     from starlette.background import BackgroundTask
@@ -72,20 +75,18 @@ def passthrough() -> Any:
     from starlette.responses import Response, StreamingResponse
     from starlette.routing import Route
 
-    target = os.environ["BENCHMARK_UPSTREAM"] + "/chat/completions"
-    client = httpx.AsyncClient(timeout=60)
+    client = httpx.AsyncClient(base_url=os.environ["BENCHMARK_UPSTREAM"].removesuffix("/v1"), timeout=60)
 
-    async def chat(request: Request) -> Response:
-        body = await request.body()
-        sent = client.build_request("POST", target, content=body, headers={"content-type": "application/json"})
+    async def proxy(request: Request) -> Response:
+        url = httpx.URL(path=request.url.path, query=request.url.query.encode())
+        sent = client.build_request(request.method, url, headers=request.headers.raw, content=request.stream())
         answer = await client.send(sent, stream=True)
-        kept = {name: value for name, value in answer.headers.items() if name in ("content-type", "content-length")}
-        return StreamingResponse(answer.aiter_raw(), answer.status_code, kept, background=BackgroundTask(answer.aclose))
+        return StreamingResponse(answer.aiter_raw(), answer.status_code, answer.headers, background=BackgroundTask(answer.aclose))
 
     async def health(request: Request) -> Response:
         return Response("ok")
 
-    return Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"]), Route("/healthz", health)])
+    return Starlette(routes=[Route("/healthz", health), Route("/{path:path}", proxy, methods=["GET", "POST"])])
 
 
 @dataclass(frozen=True, slots=True)
