@@ -95,9 +95,9 @@ def decode_summary(document: bytes) -> AuditSummary:
 
 def encode_body(blocks: Sequence[AuditBlock], messages: Sequence[bytes], parsed: Sequence[Mapping[str, Any]]) -> bytes:
     """The body document. `messages` are raw JSON; one beyond 64 KiB is kept as its role and the start of its text."""
-    long = [i for i, raw in enumerate(messages) if len(raw) > MAX_TEXT]
     kept, cut = messages, {}
-    if long:
+    if max(map(len, messages), default=0) > MAX_TEXT:
+        long = [i for i, raw in enumerate(messages) if len(raw) > MAX_TEXT]
         texts = {i: _text(parsed[i]) for i in long}
         cut = {i: len(text) for i, text in texts.items()}
         kept = [_excerpt(parsed[i], texts[i]) if i in texts else raw for i, raw in enumerate(messages)]

@@ -90,7 +90,7 @@ class ChatMessage:
     unknown_meta: tuple[str, ...] = ()
     counts: dict[str, TokenCount] = field(default_factory=dict)
     block: PromptBlock | None = None
-    row: tuple[object, ...] | None = None
+    row: tuple[Any, Any] | None = None
     position: int = -1
 
 
@@ -132,7 +132,9 @@ class ChatRequest:
 def marked(request: ChatRequest) -> tuple[list[Marks], list[Diagnostic]]:
     """The marks of every message after all rules: a message's own win over the rules, earlier rules over later ones."""
     marks = [message.marks for message in request.messages]
-    diagnostics = []
+    diagnostics: list[Diagnostic] = []
+    if not request.options.rules and marks.count(NO_MARKS) == len(marks):
+        return marks, diagnostics
     for rule in request.options.rules:
         positions = rule.positions(request.messages)
         if not positions:

@@ -14,7 +14,7 @@ from gateway.json_reading import read_json
 from gateway.model_catalog import ModelConfig
 from gateway.preparation import Counted
 from gateway.recent import Recent
-from tokenizer_profiles.base import AdditiveProfile, PromptCount, TokenCount, TokenizerProfile
+from tokenizer_profiles.base import AdditiveProfile, PromptCount, TokenizerProfile
 from tokenizer_profiles.builtin import APPROXIMATE
 from tokenizer_profiles.errors import ProfileDataMissing
 from tokenizer_profiles.kinds import Ask
@@ -72,15 +72,13 @@ class PromptCounting:
     async def _add_up(
         self, profile: AdditiveProfile, name: str, request: ChatRequest, messages: Sequence[ChatMessage]
     ) -> PromptCount:
-        new = [message for message in messages if name not in message.counts]
-        if new:
-            if sum(len(message.raw) for message in new) > OFF_LOOP_BYTES:
-                await asyncio.to_thread(_count_new, profile, name, new)
-            else:
-                _count_new(profile, name, new)
         fixed = await self._fixed(profile, name, request)
-        counts = tuple([message.counts[name] for message in messages])
-        return PromptCount(counts, fixed.tools, fixed.response_format, fixed.template)
+        try:
+            counts = [message.counts[name] for message in messages]
+        except KeyError:
+            await _count_new(profile, name, [message for message in messages if name not in message.counts])
+            counts = [message.counts[name] for message in messages]
+        return PromptCount(tuple(counts), fixed.tools, fixed.response_format, fixed.template)
 
     async def _fixed(self, profile: AdditiveProfile, name: str, request: ChatRequest) -> PromptCount:
         """What is not in messages: tools, formats, the reply's primer."""
@@ -96,7 +94,14 @@ class PromptCounting:
         return found
 
 
-def _count_new(profile: AdditiveProfile, name: str, messages: Sequence[ChatMessage]) -> None:
-    for message in messages:
-        count: TokenCount = profile.count_message(message.message)
-        message.counts[name] = count
+async def _count_new(profile: AdditiveProfile, name: str, messages: Sequence[ChatMessage]) -> None:
+    """Counts messages that nobody has counted yet; much text in a thread."""
+
+    def count_all() -> None:
+        for message in messages:
+            message.counts[name] = profile.count_message(message.message)
+
+    if sum(len(message.raw) for message in messages) > OFF_LOOP_BYTES:
+        await asyncio.to_thread(count_all)
+    else:
+        count_all()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import Protocol
 
 from gateway.audit import AuditBlock
-from gateway.chat import ChatMessage, ChatRequest, Diagnostic, Marks, marked
+from gateway.chat import NO_MARKS, ChatMessage, ChatRequest, Diagnostic, Marks, marked
 from gateway.errors import InvalidRequest
 from gateway.model_catalog import Limits, ModelConfig
 from gateway.prepared import PreparedPrompt
@@ -26,11 +26,10 @@ from gateway.shifting import (
 )
 from gateway.shifting.blocks import kind_of_role
 from gateway.shifting.reasons import inclusion_reasons
-from tokenizer_profiles.base import PromptCount
+from tokenizer_profiles.base import PromptCount, TokenCount
 
-# What the audit says of a message that depends on the rest of the prompt: its order, its tokens and whether they are approximate,
-# whether it stays and why, the oldest member of its group.
-_Standing = tuple[int, int, bool, bool, Reason, int | None]
+# What the row of a message in the audit follows from: block, count, order, tokens, whether and why it stays, its group's oldest.
+_Standing = tuple[PromptBlock, TokenCount, int, int | None, bool, Reason, int | None]
 _Shift = Callable[[Sequence[PromptBlock], PromptCount, int, float], ShiftResult[PromptBlock]]
 
 
@@ -166,10 +165,12 @@ async def _fit(
     count: Callable[[Sequence[int]], Awaitable[PromptCount]],
 ) -> _Fitted:
     """Shifts; where parts don't add up to the whole, what is left is counted anew, and more leaves until it fits."""
-    position = {block.id: i for i, block in enumerate(blocks)}
     result = shift(blocks, counted.prompt, limit, cut_step)
+    if len(result.kept) == len(blocks):
+        return _Fitted(result.kept, range(len(blocks)), {}, counted.prompt, result.prompt_tokens)
+    position = {block.id: i for i, block in enumerate(blocks)}
     reasons, prompt, kept, tokens = dict(result.reasons), counted.prompt, result.kept, result.prompt_tokens
-    settled = counted.additive or len(kept) == len(blocks)
+    settled = counted.additive
     while not settled:
         prompt = await count([position[block.id] for block in kept])
         kept = [replace(block, tokens=part.tokens) for block, part in zip(kept, prompt.messages, strict=True)]
@@ -231,25 +232,25 @@ def _audit_blocks(request: ChatRequest, blocks: Sequence[PromptBlock], before: P
     template = fitted.prompt.template
     out.append(_request_block(len(out), "template", template.tokens, template.approximate))
     reasons, oldest = inclusion_reasons(blocks)
-    kept = dict(zip(fitted.positions, fitted.kept, strict=True))
-    for i, (block, message) in enumerate(zip(blocks, request.messages, strict=True)):
-        stays = kept.get(i)
-        reason = reasons[i] if stays is not None else fitted.reasons.get(block.id, Reason.CONTEXT_SHIFT)
-        tokens = (block if stays is None else stays).tokens or 0
-        standing = (len(out), tokens, before.messages[i].approximate, stays is not None, reason, oldest.get(i))
-        out.append(_audit_block(i, block, message, standing))
+    kept = None if len(fitted.kept) == len(blocks) else dict(zip(fitted.positions, fitted.kept, strict=True))
+    start = len(out)
+    for i, (block, message, count, reason) in enumerate(zip(blocks, request.messages, before.messages, reasons, strict=True)):
+        stays = block if kept is None else kept.get(i)
+        if stays is None:
+            reason = fitted.reasons.get(block.id, Reason.CONTEXT_SHIFT)
+        standing = (block, count, start + i, (stays or block).tokens, stays is not None, reason, oldest.get(i))
+        known = message.row
+        out.append(known[1] if known is not None and known[0] == standing else _audit_block(i, message, standing))
     return out
 
 
-def _audit_block(position: int, block: PromptBlock, message: ChatMessage, standing: _Standing) -> AuditBlock:
-    """The row of a message; the one of the last turn where nothing about it has changed."""
-    if message.row is not None and message.row[:2] == (block, standing):
-        return cast("AuditBlock", message.row[2])
-    order, tokens, approximate, included, reason, oldest = standing
-    named = (order, message.id or block.id, block.role, block.kind, block.source, _name(message))
+def _audit_block(position: int, message: ChatMessage, standing: _Standing) -> AuditBlock:
+    """The row of a message, remembered for the next turn, in which most are the same."""
+    block, count, order, tokens, included, reason, oldest = standing
     group = None if oldest is None else f"g{oldest}"
-    made = AuditBlock(*named, tokens, approximate, included, reason, group, None, position)
-    message.row = (block, standing, made)
+    named = (order, message.id or block.id, block.role, block.kind, block.source, _name(message))
+    made = AuditBlock(*named, tokens or 0, count.approximate, included, reason, group, None, position)
+    message.row = (standing, made)
     return made
 
 
@@ -267,7 +268,7 @@ def _name(message: ChatMessage) -> str | None:
 
 def _remarks(strategy: str, marks: Sequence[Marks], limits: Limits) -> list[Diagnostic]:
     out = []
-    if strategy != "manual" and any(mark.manual_excluded for mark in marks):
+    if strategy != "manual" and marks.count(NO_MARKS) < len(marks) and any(mark.manual_excluded for mark in marks):
         text = "exclusion marks act under the strategy manual only; they were ignored"
         out.append(Diagnostic("shift", "warning", "exclusion-ignored", text))
     if limits.warning:

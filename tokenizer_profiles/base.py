@@ -47,13 +47,13 @@ class PromptCount:
     def total(self) -> int:
         """All tokens of the prompt."""
         fixed = self.tools.tokens + self.response_format.tokens + self.template.tokens
-        return fixed + sum(count.tokens for count in self.messages)
+        return fixed + sum([count.tokens for count in self.messages])
 
     @property
     def approximate(self) -> bool:
         """Whether any part is an estimate."""
         parts = (self.tools, self.response_format, self.template, *self.messages)
-        return any(part.approximate for part in parts)
+        return True in [part.approximate for part in parts]
 
 
 class TokenizerProfile(ABC):

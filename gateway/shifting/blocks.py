@@ -26,7 +26,7 @@ class BlockKind(StrEnum):
 
 
 _KINDS = {kind.value: kind for kind in BlockKind}
-PROTECTED_KINDS = frozenset({BlockKind.SYSTEM, BlockKind.CHARACTER, BlockKind.PERSONA})
+PROTECTED_KINDS = (BlockKind.SYSTEM, BlockKind.CHARACTER, BlockKind.PERSONA)
 _KIND_OF_ROLE = {
     "system": BlockKind.SYSTEM,
     "developer": BlockKind.SYSTEM,

@@ -99,7 +99,7 @@ def group_roots(links: Sequence[ToolLinks]) -> list[int]:
 
 def has_links(links: Sequence[ToolLinks]) -> bool:
     """Whether any message calls or answers anything; where none does, each is a group of its own."""
-    return any(link is not NO_LINKS and link for link in links)
+    return links.count(NO_LINKS) < len(links) and any(links)
 
 
 def message_groups(links: Sequence[ToolLinks]) -> list[BlockGroup]:

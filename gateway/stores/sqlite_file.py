@@ -21,6 +21,7 @@ from gateway.stores.sqlite_owners import OwnerLock
 
 OLDEST_SQLITE = (3, 37, 0)  # has STRICT tables; UPDATE FROM came with 3.33
 BUSY_TIMEOUT_S = 2.0
+LOG_PAGES = 3000  # 48 MB of log before it moves into the file: what is rewritten meanwhile moves only once
 PAGE_BYTES = 16_384  # of a new file: bodies of 300 KB took 0.6 of the time that they took with SQLite's own 4096
 
 # One entry a version, each a list of statements; what has been released is never edited.
@@ -198,6 +199,7 @@ class SqliteFile:
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             _use_wal(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
             connection.execute("PRAGMA secure_delete = FAST")  # some builds default to ON, which writes a replaced body twice
             _migrate(connection)
         except BaseException:

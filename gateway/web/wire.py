@@ -44,19 +44,20 @@ class ChatReader:
         options, diagnostics = read_options(found, headers, chat_id_headers)
         limits = _reply_limits(found)
         own = OWN_BODY_KEYS.intersection(found)
+        touched = [(i, message) for i, message in enumerate(messages) if message.outgoing is not message.raw]
         return ChatRequest(
             model=model,
             messages=messages,
             fields={key: raw for key, raw in found.items() if key not in own} if own else found,
             body=body,
-            untouched=not own and all(message.outgoing is message.raw for message in messages),
+            untouched=not own and not touched,
             stream=_stream(found),
             reply_limit=max(limits.values(), default=None),
             limit_fields=tuple(limits),
             options=options,
             tenant=tenant,
             authorization=authorization,
-            diagnostics=(*diagnostics, *_unknown_meta(messages)),
+            diagnostics=(*diagnostics, *_unknown_meta(touched)),
         )
 
     def _read_messages(self, found: Mapping[str, bytes]) -> list[ChatMessage]:
@@ -107,10 +108,9 @@ def _whole(raw: bytes, name: str) -> int:
     return int(value)
 
 
-def _unknown_meta(messages: Sequence[ChatMessage]) -> list[Diagnostic]:
+def _unknown_meta(touched: Sequence[tuple[int, ChatMessage]]) -> list[Diagnostic]:
     return [
         Diagnostic("request", "warning", "unknown-mark", f"messages[{i}].meta.{key[:60]!r} is not known and was ignored")
-        for i, message in enumerate(messages)
-        if message.unknown_meta
+        for i, message in touched
         for key in message.unknown_meta
     ]

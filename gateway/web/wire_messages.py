@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.chat import ChatMessage
+from gateway.chat import NO_MARKS, ChatMessage
 from gateway.errors import InvalidRequest
 from gateway.recent import Recent
 from gateway.shifting.blocks import text_of
@@ -88,10 +88,11 @@ def _read(raw: bytes, parsed: dict[str, Any], param: str) -> ChatMessage:
         return ChatMessage(raw, raw, parsed, role, text_of(parsed), tool_links(parsed))
     links = tool_links(parsed)
     own_id = text_value(parsed.get("id"), f"{param}.id")
-    marks = message_marks(parsed, param)
+    own = _has_own_fields(parsed)
+    marks = message_marks(parsed, param) if own else NO_MARKS
     unknown = unknown_meta_keys(parsed)
     outgoing = raw
-    if _has_own_fields(parsed) or _has_foreign_links(parsed, role):
+    if own or _has_foreign_links(parsed, role):
         outgoing = msgspec.json.encode(_cleaned(_RAW_OBJECT.decode(raw), parsed, role))
         parsed = strict_json.value(outgoing, depth=_DEPTH, param=param)
     return ChatMessage(raw, outgoing, parsed, role, text_of(parsed), links, own_id, marks, unknown)
