@@ -24,7 +24,7 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 START_LIMIT_S = 60.0
 END_LIMIT_S = 35.0  # a little more than the gateway's own shutdown grace
 HINTS = """
-  gateway  {url}   (open it in a browser to see what was sent and what was left out)
+  gateway  {url}
   model    {model}
 
 Try, in another terminal:
