@@ -30,14 +30,14 @@ class TextMemo:
 
     def __init__(self, max_bytes: int = DEFAULT_BYTES) -> None:
         self._half = max_bytes // 2
-        self._young: dict[Key, int] = {}
+        self.young: dict[Key, int] = {}
         self._old: dict[Key, int] = {}
         self._young_bytes = 0
         self._lock = Lock()
 
     def get(self, key: Key) -> int | None:
         """The tokens remembered under a `memo_key`, or None."""
-        tokens = self._young.get(key)
+        tokens = self.young.get(key)
         if tokens is None:
             tokens = self._old.get(key)
             if tokens is not None:
@@ -47,18 +47,18 @@ class TextMemo:
     def put(self, key: Key, tokens: int) -> None:
         """Remembers the tokens of one text."""
         with self._lock:
-            self._young[key] = tokens
+            self.young[key] = tokens
             self._young_bytes += sys.getsizeof(key) + _ENTRY_BYTES
             if self._young_bytes > self._half:
-                self._old, self._young, self._young_bytes = self._young, {}, 0
+                self._old, self.young, self._young_bytes = self.young, {}, 0
 
     def clear(self) -> None:
         """Forgets everything."""
         with self._lock:
-            self._young, self._old, self._young_bytes = {}, {}, 0
+            self.young, self._old, self._young_bytes = {}, {}, 0
 
     def __len__(self) -> int:
-        return len(self._young.keys() | self._old.keys())
+        return len(self.young.keys() | self._old.keys())
 
 
 class RememberingCounter:
@@ -70,7 +70,11 @@ class RememberingCounter:
 
     def __call__(self, text: str) -> int:
         """The tokens of a text."""
-        key = text if len(text) <= _WHOLE_TEXT else memo_key(text)
+        if len(text) <= _WHOLE_TEXT:
+            tokens = self._memo.young.get(text)
+            if tokens is not None:
+                return tokens
+        key = memo_key(text)
         tokens = self._memo.get(key)
         if tokens is None:
             tokens = self._count(text)

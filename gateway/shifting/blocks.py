@@ -33,6 +33,7 @@ _KIND_OF_ROLE = {
     "tool": BlockKind.TOOL,
     "function": BlockKind.TOOL,
 }
+_PROTECTED_ROLES = tuple(role for role, kind in _KIND_OF_ROLE.items() if kind in PROTECTED_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def message_protects(message: Mapping[str, Any]) -> bool:
     """Whether the block of a message dict would be protected by what it is."""
     if "meta" in message or "pinned" in message:
         return block_of(message, 0).self_protected
-    return kind_of_role(message.get("role")) in PROTECTED_KINDS
+    return message.get("role") in _PROTECTED_ROLES
 
 
 def _mark(message: Mapping[str, Any], meta: Mapping[str, Any], name: str) -> bool:

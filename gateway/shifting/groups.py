@@ -7,14 +7,12 @@ waits, to the nearest earlier call of that id, so that ids reused in every turn 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from typing import NamedTuple
 
 from gateway.shifting.links import NO_LINKS, ToolLinks
 
 
-@dataclass(frozen=True, slots=True)
-class BlockGroup:
+class BlockGroup(NamedTuple):
     """Positions of blocks that leave together, in order; `calls` says whether a tool call is among them."""
 
     indexes: tuple[int, ...]
@@ -24,12 +22,6 @@ class BlockGroup:
     def first(self) -> int:
         """The position of the oldest member, which is the group's age."""
         return self.indexes[0]
-
-
-@lru_cache(maxsize=4096)
-def _alone(index: int) -> BlockGroup:
-    """The group of one message without links, which is what most are."""
-    return BlockGroup((index,))
 
 
 class _Call:
@@ -105,7 +97,7 @@ def has_links(links: Sequence[ToolLinks]) -> bool:
 def message_groups(links: Sequence[ToolLinks]) -> list[BlockGroup]:
     """All groups of a prompt given the links of its messages, oldest first."""
     if not has_links(links):
-        return [_alone(index) for index in range(len(links))]
+        return list(map(BlockGroup, zip(range(len(links)))))
     members: dict[int, list[int]] = {}
     for index, root in enumerate(group_roots(links)):
         members.setdefault(root, []).append(index)

@@ -35,6 +35,8 @@ def tool_links(message: Mapping[str, Any]) -> ToolLinks:
     """The links of one OpenAI-style message; odd shapes have none."""
     role = message.get("role")
     content = message.get("content")
+    if len(message) == 2 and type(content) is str and role is not None:
+        return NO_LINKS  # nothing but role and text, as most are
     if role in ("user", "system", "developer") and not isinstance(content, list):
         return NO_LINKS
     calls = _listed_calls(message) + _function_call(message, role)

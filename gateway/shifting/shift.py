@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from gateway.shifting.blocks import PROTECTED_KINDS, PromptBlock, message_protects
 from gateway.shifting.counting import TokenCounter
@@ -69,11 +69,13 @@ def protection(blocks: Sequence[PromptBlock]) -> Protection:
     return _protection([block.role for block in blocks], [block.links for block in blocks], own)
 
 
-def _protection(roles: Sequence[str], links: Sequence[ToolLinks], own: Sequence[bool]) -> Protection:
+def _protection(roles: Sequence[object], links: Sequence[ToolLinks], own: Sequence[bool]) -> Protection:
     groups = message_groups(links)
     start = _turn_start(roles, links)
     turn = start if start < len(roles) else len(roles) - 1  # without a user message the newest group is the current turn
-    protected = [group.indexes[-1] >= turn or any(own[i] for i in group.indexes) for group in groups]
+    protected = [
+        indexes[-1] >= turn or own[indexes[0]] or (len(indexes) > 1 and any(own[i] for i in indexes)) for indexes, _ in groups
+    ]
     return Protection(tuple(groups), tuple(protected), start, own)
 
 
@@ -85,7 +87,7 @@ def current_turn(blocks: Sequence[PromptBlock]) -> int:
     return len(blocks)
 
 
-def _turn_start(roles: Sequence[str], links: Sequence[ToolLinks]) -> int:
+def _turn_start(roles: Sequence[object], links: Sequence[ToolLinks]) -> int:
     for index in range(len(roles) - 1, -1, -1):
         if roles[index] == "user" and not links[index].only_results:
             return index
@@ -97,11 +99,12 @@ class _Cut:
 
     def __init__(self, items: list[Any], count_tokens: TokenCounter, budget: int) -> None:
         self._items = items
-        self._tokens = [item.tokens if isinstance(item, PromptBlock) else None for item in items]
         self._protection = _protection_of(items)
+        self._counted = all(isinstance(item, PromptBlock) and item.tokens is not None for item in items)
         self._count = count_tokens
         self._budget = budget
         self._gone: set[int] = set()
+        self._too_heavy = 0.0  # what a group weighs alone beyond what its leaving frees, such as a primer
         self.tokens = 0
 
     def leave_in_steps(self, total: int, cut_step: float) -> None:
@@ -114,6 +117,8 @@ class _Cut:
             freed += self._weight(waiting[left])
             left += 1
         self._leave(waiting[:left])
+        if left:
+            self._too_heavy = (freed - (total - self.tokens)) / left
         self._leave_fewest(waiting[left:])
 
     def leave_as_needed(self) -> None:
@@ -129,46 +134,67 @@ class _Cut:
     def _leave_fewest(self, waiting: Sequence[BlockGroup]) -> None:
         """Lets the fewest of these leave, in order, that bring the count down; all of them where none does.
 
-        The same as one by one with a recount each, found by doubling and halving: a few recounts instead of one a group.
+        The same as one by one with a recount each, but their weights tell about how many it will be, and the search for the
+        exact number starts there: a few recounts instead of one a group.
         """
         if self.tokens <= self._budget or not waiting:
             return
-        enough = _first_true(len(waiting), lambda number: self._without(waiting[:number]) <= self._budget)
-        self._leave(waiting[:enough])
+        likely, over = 0, float(self.tokens - self._budget)
+        while over > 0 and likely < len(waiting):
+            over -= self._weight(waiting[likely]) - self._too_heavy
+            likely += 1
+        counted: dict[int, int] = {}
 
-    def _leave(self, groups: Sequence[BlockGroup]) -> None:
-        self.tokens = self._without(groups)
-        self._gone.update(i for group in groups for i in group.indexes)
+        def fits(number: int) -> bool:
+            if number not in counted:
+                counted[number] = self._without(waiting[:number])
+            return counted[number] <= self._budget
+
+        enough = _first_true(len(waiting), likely, fits)
+        self._leave(waiting[:enough], counted.get(enough))
+
+    def _leave(self, groups: Sequence[BlockGroup], counted: int | None = None) -> None:
+        self.tokens = self._without(groups) if counted is None else counted
+        self._gone.update([i for group in groups for i in group.indexes])
 
     def _without(self, groups: Sequence[BlockGroup]) -> int:
-        gone = self._gone.union(i for group in groups for i in group.indexes)
+        gone = self._gone.union([i for group in groups for i in group.indexes])
         return self._count([item for i, item in enumerate(self._items) if i not in gone])
 
     def _weight(self, group: BlockGroup) -> int:
-        known = [self._tokens[i] for i in group.indexes]
-        if None not in known:
-            return sum(cast("list[int]", known))
-        return self._count([self._items[i] for i in group.indexes])
+        """The tokens of a group: what is known of its blocks, else a count of the group alone."""
+        members = [self._items[i] for i in group.indexes]
+        return sum([block.tokens for block in members]) if self._counted else self._count(members)
 
 
 def _protection_of(items: Sequence[Any]) -> Protection:
     """Of blocks or of message dicts, which need not become blocks for it."""
     if all(isinstance(item, PromptBlock) for item in items):
         return protection(items)
-    roles = [str(item.get("role")) for item in items]
+    roles = [item.get("role") for item in items]
     return _protection(roles, [tool_links(item) for item in items], [message_protects(item) for item in items])
 
 
-def _first_true(most: int, holds: Callable[[int], bool]) -> int:
-    """The smallest number from 1 to `most` that holds, `most` where none does; `holds` is taken to be monotone."""
-    high = 1
-    while high < most and not holds(high):
-        high *= 2
-    low, high = high // 2 + 1, min(high, most)
+def _first_true(most: int, likely: int, holds: Callable[[int], bool]) -> int:
+    """The smallest number from 1 to `most` that holds, `most` where none does; `holds` is taken to be monotone.
+
+    Looks outwards from the likely number in growing strides, then halves what is left.
+    """
+    stride = 1
+    if holds(likely):
+        low, high = likely, likely
+        while low > 1 and holds(low - 1):
+            high = low - 1
+            low, stride = max(1, high - stride), stride * 2
+    else:
+        low, high = likely + 1, likely + 1
+        while high < most and not holds(high):
+            low = high + 1
+            high, stride = min(most, high + stride), stride * 2
     while low < high:
         middle = (low + high) // 2
         if holds(middle):
             high = middle
         else:
             low = middle + 1
-    return high
+    return min(high, most)

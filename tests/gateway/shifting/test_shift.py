@@ -16,7 +16,7 @@ from gateway.shifting import PromptBlock, shift_context
 from gateway.shifting.blocks import block_of
 from gateway.shifting.groups import BlockGroup, message_groups
 from gateway.shifting.links import tool_links
-from gateway.shifting.shift import current_turn, protection
+from gateway.shifting.shift import _first_true, current_turn, protection
 
 sys.path.insert(0, str(Path(__file__).parent))
 from conversations import conversations, words
@@ -226,3 +226,29 @@ def test_the_number_of_counts_does_not_grow_with_the_chat(size: int) -> None:
 
     assert shift_context(blocks, count, 4 * size, 0.125).fits
     assert len(asked) <= 3
+
+
+@pytest.mark.parametrize("most", range(1, 13))
+def test_the_search_for_the_fewest_finds_them_from_every_start(most: int) -> None:
+    for likely in range(1, most + 1):
+        for threshold in range(1, most + 2):
+            asked: list[int] = []
+
+            def holds(number: int, threshold: int = threshold, asked: list[int] = asked) -> bool:
+                asked.append(number)
+                return number >= threshold
+
+            assert _first_true(most, likely, holds) == min(threshold, most)
+            assert all(1 <= number <= most for number in asked)
+
+
+def test_weights_with_a_primer_each_cost_few_recounts() -> None:
+    asked: list[int] = []
+    messages = [{"role": "user", "content": "x"} for _ in range(1000)]
+
+    def count(items: list[Any]) -> int:
+        asked.append(len(items))
+        return 3 + 80 * len(items)
+
+    assert len(shift_context(messages, count, 3 + 80 * 500).kept) == 500
+    assert sum(size > 1 for size in asked) <= 5
