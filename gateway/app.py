@@ -118,6 +118,7 @@ class Gateway:
         before = self.rooms.engine.settings
         old, self._providers = self._providers, []
         self.rooms.engine = self._engine(configuration)
+        self._do(self._warm_up())
         self._do(_close_later(old, before.timeouts.total_s))
         after = configuration.settings
         if (before.server.host, before.server.port, before.store.url) != (after.server.host, after.server.port, after.store.url):

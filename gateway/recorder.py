@@ -87,8 +87,8 @@ class AuditRecorder:
         """The audit of a generation that begins; it counts as open from now on, `OpenAudit.open` stores it."""
         generation_id = new_id("gen_")
         request = prepared.request
-        auxiliary = request.options.auxiliary or request.options.chat_id is None
-        chat_id = generation_id if auxiliary else request.options.chat_id or generation_id
+        asked = None if request.options.auxiliary else request.options.chat_id
+        chat_id = asked or generation_id
         key = AuditKey(request.tenant or "", chat_id, generation_id)
         head = AuditHead(
             key,
