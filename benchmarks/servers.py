@@ -131,6 +131,7 @@ def all_three() -> Iterator[dict[str, Server]]:
     processes: dict[str, subprocess.Popen[bytes]] = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         start = ["--host", "127.0.0.1", "--no-access-log", "--log-level", "warning", "--loop", "uvloop", "--http", "httptools"]
+        start += ["--timeout-keep-alive", "120"]  # stock httpx fails on a connection that was closed between two rounds
         here = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}", "BENCHMARK_UPSTREAM": base}
         for name, app, more in (("direct", "servers:upstream", []), ("plain", "servers:passthrough", ["--factory"])):
             command = [sys.executable, "-m", "uvicorn", app, *start, "--port", str(ports[name]), *more]
