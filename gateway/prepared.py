@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.audit import AuditBlock, AuditSummary
+from gateway.audit import AuditBlock, AuditSummary, encode_body
 from gateway.chat import ChatRequest, Diagnostic
 from gateway.errors import GatewayError, Number, ProviderContextOverflow, TokenBudgetExceeded
 from gateway.shifting import ContextBudget
@@ -113,6 +113,11 @@ class PreparedPrompt:
         prompt = max(self.prompt_tokens, limit - reserve + 1)
         message = overflow_message(error.code, limit=limit, prompt=prompt, reserve=reserve)
         return ProviderContextOverflow(message, param="messages", metadata=error.metadata)
+
+    def body(self) -> bytes:
+        """The audit's body: the blocks, and the messages they speak of."""
+        messages = self.request.messages
+        return encode_body(self.blocks, [message.outgoing for message in messages], [message.message for message in messages])
 
     def summary(self) -> AuditSummary:
         """The audit of this prompt without its blocks."""

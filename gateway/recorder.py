@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from gateway.audit import encode_body, encode_summary
+from gateway.audit import encode_summary
 from gateway.errors import ClientCancelled, GatewayError, Internal, StoreUnavailable
 from gateway.identifiers import new_id
 from gateway.prepared import PreparedPrompt
@@ -97,9 +97,7 @@ class AuditRecorder:
             document=encode_summary(prepared.summary()),
             auxiliary=request.options.auxiliary,
         )
-        messages = request.messages
-        body = encode_body(prepared.blocks, [message.outgoing for message in messages], [message.message for message in messages])
-        audit = OpenAudit(head, body, self._store, self._closed)
+        audit = OpenAudit(head, prepared.body(), self._store, self._closed)
         self._open.add(audit)
         self._idle.clear()
         return audit

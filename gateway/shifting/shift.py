@@ -7,7 +7,7 @@ most once and whole recounts are few, so the work is linear in the number of mes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -71,7 +71,7 @@ def protection(blocks: Sequence[PromptBlock]) -> Protection:
 
 def _protection(roles: Sequence[object], links: Sequence[ToolLinks], own: Sequence[bool]) -> Protection:
     groups = message_groups(links)
-    start = _turn_start(roles, links)
+    start = _turn_start(zip(reversed(roles), reversed(links), strict=True), len(roles))
     turn = start if start < len(roles) else len(roles) - 1  # without a user message the newest group is the current turn
     protected = [
         indexes[-1] >= turn or own[indexes[0]] or (len(indexes) > 1 and any(own[i] for i in indexes)) for indexes, _ in groups
@@ -81,17 +81,14 @@ def _protection(roles: Sequence[object], links: Sequence[ToolLinks], own: Sequen
 
 def current_turn(blocks: Sequence[PromptBlock]) -> int:
     """The position of the last user message that holds more than tool results; the prompt's length where there is none."""
-    for index in range(len(blocks) - 1, -1, -1):
-        if blocks[index].role == "user" and not blocks[index].links.only_results:
-            return index
-    return len(blocks)
+    return _turn_start(((block.role, block.links) for block in reversed(blocks)), len(blocks))
 
 
-def _turn_start(roles: Sequence[object], links: Sequence[ToolLinks]) -> int:
-    for index in range(len(roles) - 1, -1, -1):
-        if roles[index] == "user" and not links[index].only_results:
-            return index
-    return len(roles)
+def _turn_start(from_the_end: Iterable[tuple[object, ToolLinks]], size: int) -> int:
+    for back, (role, links) in enumerate(from_the_end, 1):
+        if role == "user" and not links.only_results:
+            return size - back
+    return size
 
 
 class _Cut:

@@ -12,11 +12,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.audit import encode_body
 from gateway.chat import ChatRequest
 from gateway.errors import InvalidRequest
 from gateway.preparation import PromptPreparer
-from gateway.prepared import PreparedPrompt
 from gateway.settings import Settings
 from gateway.web import strict_json
 from gateway.web.asgi import lower_headers
@@ -86,9 +84,4 @@ def _with_strategy(chat: ChatRequest, name: str) -> ChatRequest:
 
 async def _preview(preparer: PromptPreparer, chat: ChatRequest) -> dict[str, Any]:
     prepared = await preparer.prepare(chat)
-    return preview_object(prepared.summary(), _body(prepared), fits=prepared.fits, deficit=prepared.deficit)
-
-
-def _body(prepared: PreparedPrompt) -> bytes:
-    messages = prepared.request.messages
-    return encode_body(prepared.blocks, [message.outgoing for message in messages], [message.message for message in messages])
+    return preview_object(prepared.summary(), prepared.body(), fits=prepared.fits, deficit=prepared.deficit)

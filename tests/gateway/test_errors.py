@@ -8,6 +8,7 @@ import pytest
 
 from gateway import errors
 from gateway.errors import GatewayError, ProviderError
+from tests.scenarios.loopback.errors import RETRYABLE
 
 STATUSES = {
     "INVALID_REQUEST": 400,
@@ -42,16 +43,6 @@ STATUSES = {
     "PROVIDER_UNKNOWN": 502,
     "PROVIDER_STREAM_ERROR": 502,
     "PROVIDER_STREAM_TRUNCATED": 502,
-}
-RETRYABLE = {
-    "PROVIDER_RATE_LIMIT",
-    "PROVIDER_OVERLOADED",
-    "PROVIDER_TIMEOUT",
-    "PROVIDER_UNREACHABLE",
-    "PROVIDER_SERVER_ERROR",
-    "PROVIDER_INVALID_RESPONSE",
-    "STORE_UNAVAILABLE",
-    "SHUTTING_DOWN",
 }
 
 

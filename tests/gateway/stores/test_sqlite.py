@@ -8,8 +8,8 @@ import resource
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,16 +17,10 @@ import pytest
 from gateway.errors import StoreUnavailable
 from gateway.stores import sqlite as module
 from gateway.stores import sqlite_file
-from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStatus, StoredAudit
+from gateway.stores.base import AuditHead, AuditKey, StoredAudit
 from gateway.stores.sqlite import SqliteStore
 from gateway.stores.sqlite_file import Row, SqliteFile
-
-COMPLETED = AuditOutcome(AuditStatus.COMPLETED, 2.0)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "audits.db"
+from tests.gateway.stores.audits import COMPLETED, head, opened
 
 
 @pytest.fixture
@@ -34,20 +28,6 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that a test can sit out."""
     monkeypatch.setattr(sqlite_file, "BUSY_TIMEOUT_S", 0.05)
     monkeypatch.setattr(module, "RETRY_S", 0.02)
-
-
-def head(chat: str, generation: str = "g1", model: str = "gpt-4o") -> AuditHead:
-    return AuditHead(AuditKey("", chat, generation), model, 1.0, b"{}")
-
-
-@asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.aclose()
 
 
 @contextmanager

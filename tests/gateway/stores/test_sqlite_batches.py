@@ -4,48 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from gateway.errors import StoreUnavailable
 from gateway.stores import sqlite as module
-from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStatus, StoredAudit
+from gateway.stores.base import AuditOutcome, AuditStatus, StoredAudit
 from gateway.stores.sqlite import SqliteStore
 from gateway.stores.sqlite_file import MOST_ROWS, Row, SqliteFile
+from tests.gateway.stores.audits import COMPLETED, head, opened
 from tests.gateway.stores.batches import in_one_batch, until
 
-COMPLETED = AuditOutcome(AuditStatus.COMPLETED, 2.0)
 UNSPEAKABLE = "\ud800"  # half a surrogate pair: no SQLite text, so its row, and with it the whole statement, is refused
 
 Call = Callable[[SqliteStore], Coroutine[None, None, object]]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "audits.db"
-
-
-@pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> None:
     """An end waits for company as long as it takes."""
     monkeypatch.setattr(module, "LINGER_S", 3600.0)
-
-
-def head(chat: str, generation: str = "g1", model: str = "gpt-4o") -> AuditHead:
-    return AuditHead(AuditKey("", chat, generation), model, 1.0, b"{}")
-
-
-@asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.aclose()
 
 
 @contextmanager

@@ -1,0 +1,12 @@
+"""Where the stores of these tests lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "audits.db"
