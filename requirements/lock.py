@@ -21,10 +21,10 @@ ROOT = FOLDER.parent
 COMPILE = ["pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"]
 COMPILE += ["--no-emit-index-url", "--no-header"]
 KEEP_TO_DEVELOPERS = ["--constraint", "requirements/developers.txt"]
-FOR_USERS = [f"--extra={name}" for name in ("litellm", "transformers", "gguf", "local-model")]  # the rest is 150 MB for few
+USER_EXTRAS = ("litellm", "transformers", "gguf", "local-model")  # the others are large and for few
 LOCKS = {  # in this order: the others take their versions from the first
     "developers": ["pyproject.toml", "--all-extras", "--group", "dev", "--group", "setup"],
-    "users": ["pyproject.toml", *FOR_USERS, *KEEP_TO_DEVELOPERS],
+    "users": ["pyproject.toml", *(f"--extra={name}" for name in USER_EXTRAS), *KEEP_TO_DEVELOPERS],
     "setup": ["--group", "setup", *KEEP_TO_DEVELOPERS],
 }
 PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^\s;\\]+)\s*(?:;\s*([^\\]+?))?\s*\\?$", re.MULTILINE)

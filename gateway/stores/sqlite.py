@@ -1,9 +1,8 @@
 """The store in one SQLite file: a thread that owns the connection, fed by a queue. Knows nothing of the statements.
 
-Whatever waits in the queue is one batch. What callers wait for is committed in one transaction, with the effect of the calls in
-their order, and all of them are told in one step; the bodies nobody waits for are committed some milliseconds later, in one
-transaction of their own, and a read until then sees them all the same. An end waits a moment for company, but never longer than
-for the next call. Several processes may use the same file.
+Whatever waits in the queue is one batch. The heads callers wait for are committed first, and their callers told in one step.
+Bodies and ends, which nobody waits for, are put off some milliseconds and then share a transaction; anything else that is asked
+comes after them, so that the effect is that of the calls in their order. Several processes may use the same file.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from gateway.errors import StoreUnavailable
 from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStore, StoredAudit, UnknownStore
-from gateway.stores.sqlite_file import BUSY_TIMEOUT_S, MOST_ROWS, Row, SqliteFile
+from gateway.stores.sqlite_file import BUSY_TIMEOUT_S, Row, SqliteFile
 
 BODY_BYTES = 32 * 1024 * 1024  # of bodies in one batch, give or take one, and of those to be tried again; the rest waits its turn
 WAITING_JOBS = 10_000  # beyond it `finish` waits for the thread to catch up
-LINGER_S = 0.005  # so long an end may wait for company: waking the thread for it alone costs more than writing it
+LINGER_S = 0.005  # so long a body or an end waits for company: a transaction for it alone costs more than writing it
 RETRY_S = 1.0
 ATTEMPTS = 30  # for a body or an end that failed to be written
 CLOSE_S = 10.0
@@ -52,13 +51,10 @@ class _Job:
 
     work: Callable[..., object]
     future: asyncio.Future[Any] | None = None  # None: nobody waits, a failure is tried again later
-    writes: bool = True
-    chat: tuple[str, str] | None = None  # of a replacement and of a read
-    body: _Job | None = None  # of a replacement: what follows its commit
-    size: int = 0  # bytes of the body
-    attempts: int = 0
     row: Row = ()  # empty: `work` takes nothing
-    generation: str = ""  # of a body
+    writes: bool = True
+    size: int = 0  # bytes of a body
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,29 +102,21 @@ class SqliteStore(AuditStore):
 
     async def replace(self, head: AuditHead, body: bytes) -> None:
         """Makes this the chat's audit; the head is committed when it returns."""
-        writer, revision, key = self._opened(), next(self._revisions), head.key
-        await writer.ask(
-            writer.file.put_heads,
-            row=writer.file.head_row(head, revision),
-            chat=(key.tenant, key.chat_id),
-            body=_Job(
-                writer.file.put_bodies,
-                size=len(body),
-                row=writer.file.body_row(key, revision, body),
-                generation=key.generation_id,
-            ),
-            size=len(body),
-        )
+        writer, revision = self._opened(), next(self._revisions)
+        committed = writer.ask(writer.file.put_heads, row=writer.file.head_row(head, revision))
+        writer.tell(_Job(writer.file.put_bodies, row=writer.file.body_row(head.key, revision, body), size=len(body)))
+        await committed
 
     async def finish(self, key: AuditKey, outcome: AuditOutcome) -> None:
         """Ends a prepared audit of exactly this generation; tried again for a while when it can't be written."""
         writer = self._opened()
-        await writer.tell(_Job(writer.file.end, row=writer.file.end_row(key, outcome)))
+        writer.tell(_Job(writer.file.end, row=writer.file.end_row(key, outcome)))
+        await writer.caught_up()
 
     async def latest(self, tenant: str, chat_id: str) -> StoredAudit | None:
         """The chat's audit."""
         writer = self._opened()
-        return await writer.ask(partial(writer.file.latest, tenant, chat_id), writes=False, chat=(tenant, chat_id))
+        return await writer.ask(partial(writer.file.latest, tenant, chat_id), writes=False)
 
     async def delete_chat(self, tenant: str, chat_id: str) -> bool:
         """Deletes a chat with its audit."""
@@ -165,36 +153,29 @@ class _Writer:
         self._hand_over_later: asyncio.TimerHandle | None = None
         self._retries: deque[_Job] = deque()
         self._retry_at = 0.0
-        self._bodies: dict[tuple[str, str], _Job] = {}  # of heads that are committed
-        self._bodies_at = 0.0
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._last = _Job(_nothing, self._ended)
+        self._put_off: list[_Job] = []  # bodies and ends
+        self._put_off_until = 0.0
+        self._ended: set[Row] = set()  # what the rows among them are about, the generations of ends among it
+        self._stopped: asyncio.Future[None] = self._loop.create_future()
+        self._last = _Job(_nothing, self._stopped)
         self._thread = Thread(target=self._run, name="audit-store", daemon=True)
         self._thread.start()
 
-    async def ask(
-        self,
-        work: Callable[..., _T],
-        *,
-        row: Row = (),
-        writes: bool = True,
-        chat: tuple[str, str] | None = None,
-        body: _Job | None = None,
-        size: int = 0,
-    ) -> _T:
-        """Hands a job over and waits for what comes of it."""
+    def ask(self, work: Callable[..., _T], *, row: Row = (), writes: bool = True) -> asyncio.Future[_T]:
+        """Hands a job over at once; the future holds what comes of it."""
         future: asyncio.Future[_T] = self._loop.create_future()
         self._hand_over()
-        self._queue.put(_Job(work, future, writes, chat, body, size, row=row))
-        return await future
+        self._queue.put(_Job(work, future, row, writes))
+        return future
 
-    async def tell(self, job: _Job) -> None:
-        """Hands a job over; waits only when the thread is far behind."""
+    def tell(self, job: _Job) -> None:
+        """Hands a job over that nobody waits for, within `LINGER_S` or with the next that is asked."""
         self._told.append(job)
-        if len(self._told) == MOST_ROWS:
-            self._hand_over()
-        elif self._hand_over_later is None:
+        if self._hand_over_later is None:
             self._hand_over_later = self._loop.call_later(LINGER_S, self._hand_over)
+
+    async def caught_up(self) -> None:
+        """Waits while the thread is far behind."""
         while self._queue.qsize() > WAITING_JOBS:  # noqa: ASYNC110  # rare, and no event of the loop tells it
             await asyncio.sleep(0.001)
 
@@ -202,7 +183,7 @@ class _Writer:
         """Ends the thread after everything handed over; gives up waiting for it after `CLOSE_S`."""
         self._hand_over()
         self._queue.put(self._last)
-        done, _ = await asyncio.wait([self._ended], timeout=CLOSE_S)
+        done, _ = await asyncio.wait([self._stopped], timeout=CLOSE_S)
         if done:
             self._thread.join()
         else:
@@ -232,8 +213,8 @@ class _Writer:
         self._tell([_Result(self._last)])
 
     def _next_batch(self) -> list[_Job]:
-        """What waits in the queue, up to so many bytes of bodies; nothing when it is time for bodies, or to try again."""
-        times = ([self._retry_at] if self._retries else []) + ([self._bodies_at] if self._bodies else [])
+        """What waits in the queue, up to so many bytes of bodies; nothing when something that was put off is due."""
+        times = ([self._retry_at] if self._retries else []) + ([self._put_off_until] if self._put_off else [])
         timeout = max(0.0, min(times) - time.monotonic()) if times else None
         try:
             batch = [self._queue.get(timeout=timeout)]
@@ -246,32 +227,60 @@ class _Writer:
         return batch
 
     def _do(self, batch: Sequence[_Job], *, last: bool) -> None:
-        """One batch: what is waited for, its callers, and the bodies once they have waited a moment for company."""
-        if not self._bodies:
-            self._bodies_at = time.monotonic() + LINGER_S
-        if batch:
-            self._tell(self._transact(batch, self._bodies))
-        bodies = list(self._bodies.values())
-        if bodies and (last or time.monotonic() >= self._bodies_at or sum(job.size for job in bodies) > BODY_BYTES):
-            self._bodies.clear()
-            self._transact(bodies, {})
+        """One batch: rows between two jobs of another kind are done together, what was put off before each of those."""
+        rows: list[_Job] = []
+        for job in batch:
+            if job.future is not None and (not job.row or job.row[:3] in self._ended):
+                self._do_rows(rows)
+                self._catch_up()
+                rows = []
+            if not job.row:
+                self._tell(self._transact([job]))
+                continue
+            rows.append(job)
+            if job.future is None:
+                self._ended.add(job.row[:3])
+        self._do_rows(rows)
+        if last or time.monotonic() >= self._put_off_until or sum(job.size for job in self._put_off) > BODY_BYTES:
+            self._catch_up()
 
-    def _transact(self, jobs: Sequence[_Job], bodies: dict[tuple[str, str], _Job]) -> list[_Result]:
-        """Jobs in one transaction, all or none; puts the bodies that have to follow into `bodies`."""
-        writes, before = any(job.writes for job in jobs), dict(bodies)
+    def _do_rows(self, rows: Sequence[_Job]) -> None:
+        """Heads at once. Bodies and ends wait for company: they change nothing but the head of their own generation."""
+        self._tell(self._put_heads([job for job in rows if job.future is not None]))
+        later = [job for job in rows if job.future is None]
+        if later and not self._put_off:
+            self._put_off_until = time.monotonic() + LINGER_S
+        self._put_off += later
+
+    def _put_heads(self, heads: Sequence[_Job]) -> list[_Result]:
+        """A head that comes alone is a transaction by itself, which spares its client the time of two more statements."""
+        if len(heads) == 1:
+            try:
+                self.file.put_heads([heads[0].row])
+                return [_Result(heads[0])]
+            except Exception:  # noqa: BLE001  # done again below, where it is told
+                self.file.drop()
+        return self._transact(heads)
+
+    def _catch_up(self) -> None:
+        """Does what was put off."""
+        jobs, self._put_off = self._put_off, []
+        self._ended.clear()
+        self._transact(jobs)
+
+    def _transact(self, jobs: Sequence[_Job]) -> list[_Result]:
+        """Rows, or one other job, in one transaction, all or none."""
+        if not jobs:
+            return []
         try:
-            self.file.begin(writes=writes)
-            results = _perform(jobs, bodies)
+            self.file.begin(writes=jobs[0].writes)
+            results = _perform(jobs)
             self.file.commit()
         except Exception as cause:  # noqa: BLE001  # the thread must outlive any job, or every later call would wait forever
             self.file.drop()
-            bodies.clear()
-            bodies.update(before)
-            alone = [len(jobs) > 1 and _innocent(job, cause, writes) for job in jobs]
-            return [
-                self._transact([job], bodies)[0] if again else self._failed(job, cause)
-                for job, again in zip(jobs, alone, strict=True)
-            ]
+            if len(jobs) > 1 and not isinstance(cause, sqlite3.OperationalError | OSError | StoreUnavailable):
+                return [self._transact([job])[0] for job in jobs]  # one row is to blame, not the file as a whole
+            return [self._failed(job, cause) for job in jobs]
         return results
 
     def _failed(self, job: _Job, cause: Exception) -> _Result:
@@ -292,7 +301,7 @@ class _Writer:
     def _retry(self) -> None:
         """Failed jobs, each alone, until one fails again (it goes to the end of the line)."""
         while self._retries:
-            result = self._transact([self._retries.popleft()], {})
+            result = self._transact([self._retries.popleft()])
             if result[0].error is not None:
                 return
 
@@ -305,54 +314,16 @@ class _Writer:
                 _log.debug("nobody waits for the audit store any more")
 
 
-def _perform(jobs: Sequence[_Job], bodies: dict[tuple[str, str], _Job]) -> list[_Result]:
-    """Jobs within a transaction. Rows are gathered up to a job that isn't one, and then are one statement a kind.
-
-    Heads go before ends whatever their order, for an end changes nothing but the head of its own generation. Only a head that
-    comes after such an end has to wait for it.
-    """
-    results: list[_Result] = []
-    rows: list[_Job] = []
-    ended: set[Row] = set()
-    for job in jobs:
-        if not job.row or (job.body is not None and job.row[:3] in ended):
-            results += _write_rows(rows, bodies)
-            rows, ended = [], set()
-        if not job.row:
-            results.append(_Result(job, _work(job, bodies)))
-            continue
-        rows.append(job)
-        if job.body is None:
-            ended.add(job.row[:3])
-    return results + _write_rows(rows, bodies)
-
-
-def _work(job: _Job, bodies: dict[tuple[str, str], _Job]) -> object:
-    """One job that isn't a row; a read sees the body that its chat still waits for."""
-    value = job.work()
-    waiting = bodies.get(job.chat) if job.chat is not None else None
-    if isinstance(value, StoredAudit) and waiting is not None and waiting.generation == value.head.key.generation_id:
-        return replace(value, body=cast("bytes", waiting.row[-1]))
-    return value
-
-
-def _write_rows(jobs: Sequence[_Job], bodies: dict[tuple[str, str], _Job]) -> list[_Result]:
-    """Rows, one statement a kind, heads first; of a chat's bodies only the last one follows."""
+def _perform(jobs: Sequence[_Job]) -> list[_Result]:
+    """Rows, one statement a kind, or one other job."""
+    if not jobs[0].row:
+        return [_Result(jobs[0], jobs[0].work())]
     kinds: dict[Callable[..., object], list[Row]] = {}
-    for job in sorted(jobs, key=lambda job: job.body is None):
+    for job in jobs:
         kinds.setdefault(job.work, []).append(job.row)
-        if job.chat is not None and job.body is not None:
-            bodies[job.chat] = job.body
     for write, rows in kinds.items():
         write(rows)
     return [_Result(job) for job in jobs]
-
-
-def _innocent(job: _Job, cause: Exception, writes: bool) -> bool:
-    """Whether a job may have failed for another's sake: a read that stood among writes, or any job beside a bad one."""
-    if isinstance(cause, sqlite3.OperationalError | OSError | StoreUnavailable):  # the file as a whole
-        return writes and not job.writes
-    return True
 
 
 def _settle(results: Sequence[_Result]) -> None:

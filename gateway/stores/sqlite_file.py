@@ -13,6 +13,8 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 
 from gateway.errors import StoreUnavailable
@@ -143,8 +145,9 @@ class SqliteFile:
         return (key.tenant, key.chat_id, self._owner.id, revision, body)
 
     def put_bodies(self, rows: Sequence[Row]) -> None:
-        """Writes the bodies of heads, where the chats still hold exactly those."""
-        self._write(_PUT_BODIES, rows)
+        """Writes the bodies of heads, where the chats still hold exactly those; of a chat's only the newest can be that."""
+        last = {row[:2]: row for row in sorted(rows, key=itemgetter(3))}
+        self._write(_PUT_BODIES, list(last.values()))
 
     def end_row(self, key: AuditKey, outcome: AuditOutcome) -> Row:
         """A row for `end`."""
@@ -159,9 +162,8 @@ class SqliteFile:
     def _write(self, statement: str, rows: Sequence[Row]) -> None:
         """Many rows in one statement: each statement costs the thread its turn among Python's threads, a row does not."""
         for some in _portions(rows):
-            marks = "(" + ", ".join("?" * len(some[0])) + ")"
             values = [value for row in some for value in row]
-            self._connection.execute(statement.format(rows=", ".join([marks] * len(some))), values)
+            self._connection.execute(_with_rows(statement, len(some), len(some[0])), values)
 
     def latest(self, tenant: str, chat_id: str) -> StoredAudit | None:
         """The chat's audit."""
@@ -206,6 +208,12 @@ class SqliteFile:
             connection.close()
             raise
         return connection
+
+
+@lru_cache(maxsize=4 * MOST_ROWS)
+def _with_rows(statement: str, rows: int, values: int) -> str:
+    marks = "(" + ", ".join("?" * values) + ")"
+    return statement.format(rows=", ".join([marks] * rows))
 
 
 def _portions(rows: Sequence[Row]) -> Iterator[list[Row]]:

@@ -21,8 +21,10 @@ COMPROMISED = ("1.82.7", "1.82.8", "1.107.0")
 def asked() -> dict[str, list[str]]:
     """What each lock must satisfy, as pyproject.toml spells it."""
     project, groups = PROJECT["project"], PROJECT["dependency-groups"]
-    users = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
-    return {"users": users, "setup": groups["setup"], "developers": [*users, *groups["dev"], *groups["setup"]]}
+    extras = project["optional-dependencies"]
+    users = [*project["dependencies"], *(line for name in lock.USER_EXTRAS for line in extras[name])]
+    every = [line for extra in extras.values() for line in extra]
+    return {"users": users, "setup": groups["setup"], "developers": [*users, *every, *groups["dev"], *groups["setup"]]}
 
 
 LOCKED = {name: lock.pins(lock.lock_file(name).read_text()) for name in lock.LOCKS}
