@@ -43,10 +43,11 @@ class PromptCounting:
         profile = await self.ready_profile(config, upstream_model)
         if isinstance(profile, AdditiveProfile):
             prompt = await self._add_up(profile, f"{profile.name} {upstream_model}", request, messages)
-            return Counted(profile.name, profile.approximate, additive=True, prompt=prompt)
+            return Counted(_shown(profile, config), profile.approximate, additive=True, prompt=prompt)
         others = {key: read_json(raw) for key, raw in request.fields.items() if key != "messages"}
         prompt = await profile.count_prompt([message.message for message in messages], others)
-        return Counted(profile.name, profile.approximate or prompt.template.approximate, additive=False, prompt=prompt)
+        estimated = profile.approximate or prompt.template.approximate
+        return Counted(_shown(profile, config), estimated, additive=False, prompt=prompt)
 
     async def ready_profile(self, config: ModelConfig, upstream_model: str) -> TokenizerProfile:
         """The profile of a model, loaded; the approximate one, which says so in every answer, where its data is missing."""
@@ -65,7 +66,7 @@ class PromptCounting:
         key = (config.tokenizer, upstream_model, config.provider)
         profile = self._profiles.get(key)
         if profile is None:
-            profile = self._registry.resolve(config.tokenizer, upstream_model, self._asks.get(config.provider))
+            profile = self._registry.resolve(_located(config), upstream_model, self._asks.get(config.provider))
             self._profiles[key] = profile
         return profile
 
@@ -92,6 +93,18 @@ class PromptCounting:
             found = await asyncio.to_thread(profile.count_request, parsed) if large else profile.count_request(parsed)
             self._requests.put(memory_key, found, size + 300)
         return found
+
+
+def _located(config: ModelConfig) -> str:
+    """The profile's name, with the path of its folder or file as the working directory sees it."""
+    kind, colon, path = config.tokenizer.partition(":")
+    return f"{kind}:{config.beside(path)}" if colon else config.tokenizer
+
+
+def _shown(profile: TokenizerProfile, config: ModelConfig) -> str:
+    """What clients are told: of a profile with a path what the model file calls it, not where that lies on this machine."""
+    kind, colon, _ = config.tokenizer.partition(":")
+    return config.tokenizer if colon and profile.name.startswith(f"{kind}:") else profile.name
 
 
 async def _count_new(profile: AdditiveProfile, name: str, messages: Sequence[ChatMessage]) -> None:

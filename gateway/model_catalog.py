@@ -90,6 +90,10 @@ class ModelConfig:
         """What the provider calls the model that a client asked for by this name."""
         return self.upstream_model or requested
 
+    def beside(self, path: str) -> Path:
+        """A path that the model file names, which is relative to the configuration directory."""
+        return Path(self.file).parent.parent / path
+
     def reserve_within(self, context_limit: int) -> int:
         """The reserve of a request that names none: the file's, else the default but at most a quarter of the limit."""
         if self.sources["reply_reserve"] == f"file {self.file}":
@@ -189,12 +193,19 @@ def require_known(
         place = Place(config.file)
         if config.context_strategy not in (*strategies, default):
             problems.append(_unknown(place.at("context_strategy"), "strategy", config.context_strategy, strategies))
-        if config.tokenizer not in ("auto", "remote", *profiles) and not re.match(r"(hf|gguf):.", config.tokenizer):
-            known = tuple(dict.fromkeys(("auto", "remote", "hf:DIR", "gguf:FILE", *profiles)))
-            problems.append(_unknown(place.at("tokenizer"), "tokenizer profile", config.tokenizer, known))
+        problems += _tokenizer_problems(config, place.at("tokenizer"), profiles)
         if config.provider not in providers:
             problems.append(_unknown(place.at("provider"), "provider", config.provider, providers))
     require_none(problems)
+
+
+def _tokenizer_problems(config: ModelConfig, place: Place, profiles: Collection[str]) -> Iterator[Problem]:
+    """A profile that isn't there, or whose folder or file isn't: a name in `profiles` that ends with a colon wants one."""
+    kind, colon, path = config.tokenizer.partition(":")
+    if f"{kind}{colon}" not in profiles or bool(colon) != bool(path):
+        yield _unknown(place, "tokenizer profile", config.tokenizer, profiles)
+    elif path and not config.beside(path).exists():
+        yield place.problem(f"there is no {path} in the configuration directory")
 
 
 def _unknown(place: Place, what: str, name: str, known: Collection[str]) -> Problem:

@@ -32,5 +32,3 @@ def _models(models: ModelCatalog) -> Iterator[Problem]:
             yield place.at("message_shape").problem(f'"{config.message_shape}" {_NOT_YET}')
         if config.prompt is not None:
             yield place.at("prompt").problem(_NOT_YET)
-        if config.tokenizer.partition(":")[0] in ("hf", "gguf"):
-            yield place.at("tokenizer").problem(f'"{config.tokenizer}" {_NOT_YET}')

@@ -21,9 +21,10 @@ from tests.support.small_chats import (
     model_config,
     profiles,
 )
-from tokenizer_profiles.base import PromptCount, TokenCount
+from tokenizer_profiles.base import PromptCount, TokenCount, TokenizerProfile
 from tokenizer_profiles.builtin import APPROXIMATE
 from tokenizer_profiles.errors import ProfileDataMissing
+from tokenizer_profiles.kinds import ProfileKind, ProfileRequest
 from tokenizer_profiles.registry import ProfileRegistry
 
 
@@ -199,3 +200,23 @@ def test_a_profile_without_its_data_is_replaced_by_the_estimate_once(caplog: pyt
     assert [record.getMessage()[:41] for record in caplog.records] == [
         "models/m.toml is counted approximately: T"
     ] or caplog.records
+
+
+def test_a_profile_with_a_path_is_found_beside_the_model_file_and_called_as_it_is_called_there() -> None:
+    asked: list[str] = []
+
+    class Folders(ProfileKind):
+        takes_argument = True
+
+        def make(self, request: ProfileRequest) -> TokenizerProfile:
+            asked.append(request.argument)
+            profile = WordProfile()
+            profile.name = f"hf:{request.argument}"
+            return profile
+
+    counting = PromptCounting(ProfileRegistry({"hf": Folders()}), {})
+    request = chat_request([{"role": "user", "content": "one"}])
+    config = model_config(file="/etc/gate/models/m.toml", tokenizer="hf:tokenizers/mini")
+    counted = run(counting.count(config, "m", request, request.messages))
+    assert asked == ["/etc/gate/tokenizers/mini"]
+    assert counted.profile == "hf:tokenizers/mini"

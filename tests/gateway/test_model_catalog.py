@@ -235,13 +235,18 @@ def test_a_limit_nobody_names_is_assumed_with_a_warning(tmp_path: Path, monkeypa
     assert "a.toml: context_limit: neither the file, the upstream nor the catalogue names one for 'm'; 8192" in limits.warning
 
 
+PROFILES = ("auto", "o200k_base", "remote", "hf:", "gguf:")
+
+
 def known(tmp_path: Path, files: Mapping[str, str], gateway: str = "", providers: tuple[str, ...] = ("p",)) -> None:
     settings, models = load(tmp_path, files, gateway)
-    require_known(settings, models, strategies=("truncate", "manual"), profiles=("o200k_base",), providers=providers)
+    require_known(settings, models, strategies=("truncate", "manual"), profiles=PROFILES, providers=providers)
 
 
 @pytest.mark.parametrize("tokenizer", ["auto", "remote", "o200k_base", "hf:tokenizers/mini", "gguf:m.gguf"])
 def test_known_names_pass(tmp_path: Path, tokenizer: str) -> None:
+    (tmp_path / "tokenizers" / "mini").mkdir(parents=True)
+    (tmp_path / "m.gguf").touch()
     known(tmp_path, {"a": model("m", f'tokenizer = "{tokenizer}"\ncontext_strategy = "manual"')})
 
 
@@ -254,6 +259,8 @@ def test_known_names_pass(tmp_path: Path, tokenizer: str) -> None:
         ),
         ('tokenizer = "o200k"', "models/a.toml: tokenizer: there is no tokenizer profile 'o200k'; nearest is \"o200k_base\""),
         ('tokenizer = "hf:"', "models/a.toml: tokenizer: there is no tokenizer profile 'hf:'"),
+        ('tokenizer = "o200k_base:x"', "models/a.toml: tokenizer: there is no tokenizer profile 'o200k_base:x'"),
+        ('tokenizer = "hf:tok/max"', "models/a.toml: tokenizer: there is no tok/max in the configuration directory"),
     ],
 )
 def test_unknown_names_are_errors_that_list_the_known_ones(tmp_path: Path, text: str, line: str) -> None:

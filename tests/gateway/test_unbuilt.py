@@ -24,8 +24,6 @@ def test_what_can_be_done_is_not_refused() -> None:
     [
         ({"message_shape": "merge"}, 'models/m.toml: message_shape: "merge" is not supported by this version'),
         ({"prompt": PromptAssets()}, "models/m.toml: prompt: is not supported by this version"),
-        ({"tokenizer": "hf:dir"}, 'models/m.toml: tokenizer: "hf:dir" is not supported by this version'),
-        ({"tokenizer": "gguf:file"}, 'models/m.toml: tokenizer: "gguf:file" is not supported by this version'),
     ],
 )
 def test_a_model_that_asks_for_more_is_refused(changes: dict[str, object], complaint: str) -> None:
