@@ -235,7 +235,7 @@ def test_a_strategy_is_the_requests_else_the_models_and_its_reasons_are_told() -
 
 
 def test_an_unknown_strategy_is_refused_with_the_names_of_the_known() -> None:
-    with pytest.raises(InvalidRequest, match="known are truncate") as caught:
+    with pytest.raises(InvalidRequest, match="known are manual, truncate") as caught:
         prepare(chat_request(turns(1), options=ContextOptions(strategy="nonsense")))
     assert caught.value.param == "contextStrategy"
 
