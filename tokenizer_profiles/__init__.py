@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from tokenizer_profiles.base import AdditiveProfile, Message, PromptCount, Request, TokenCount, TokenizerProfile
 from tokenizer_profiles.errors import ProfileDataMissing, ProfileError, ProfileNeedsServer, RemoteUnavailable, UnknownProfile
-from tokenizer_profiles.kinds import Ask, ProfileDescription, ProfileKind, ProfileRequest
+from tokenizer_profiles.kinds import Ask, Choice, ProfileDescription, ProfileKind, ProfileRequest
 from tokenizer_profiles.registry import ProfileRegistry
 
 __all__ = [
     "AdditiveProfile",
     "Ask",
+    "Choice",
     "Message",
     "ProfileDataMissing",
     "ProfileDescription",

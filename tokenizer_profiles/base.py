@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenizer_profiles.json_text import text_weight
 
@@ -23,8 +23,7 @@ Request = Mapping[str, Any]
 OFF_LOOP_CHARACTERS = 64 * 1024  # of text in one request; from here on it is counted in a thread
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCount:
+class TokenCount(NamedTuple):
     """A number of tokens, and whether it is only an estimate."""
 
     tokens: int
@@ -85,13 +84,13 @@ class AdditiveProfile(TokenizerProfile):
     """A profile for which a message costs the same wherever it stands, so that each is counted once."""
 
     async def count_prompt(self, messages: Sequence[Message], request: Request) -> PromptCount:
-        """See `TokenizerProfile`: one batch, in a thread when there is much text or the profile is not loaded yet."""
-        if self.loaded and text_weight((*messages, request), OFF_LOOP_CHARACTERS) < OFF_LOOP_CHARACTERS:
+        """See `TokenizerProfile`: one batch, in a thread when there is much new text or the profile is not loaded yet."""
+        if self.loaded and self.new_weight(messages, request, OFF_LOOP_CHARACTERS) < OFF_LOOP_CHARACTERS:
             return self._count_prompt(messages, request)
         return await asyncio.to_thread(self._count_prompt, messages, request)
 
     def _count_prompt(self, messages: Sequence[Message], request: Request) -> PromptCount:
-        counts = tuple(self.count_message(message) for message in messages)
+        counts = tuple([self.count_message(message) for message in messages])
         return replace(self.count_request(request), messages=counts)
 
     @abstractmethod
@@ -101,6 +100,10 @@ class AdditiveProfile(TokenizerProfile):
     @abstractmethod
     def count_request(self, request: Request) -> PromptCount:
         """The tokens of everything but the messages (`messages` is empty)."""
+
+    def new_weight(self, messages: Sequence[Message], request: Request, enough: int) -> int:
+        """The characters of text that has yet to be counted; looks no further once there are `enough`."""
+        return text_weight((*messages, request), enough)
 
     @abstractmethod
     def count_text(self, text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 
@@ -15,11 +15,11 @@ def compact_json(value: object) -> str:
         return " ".join(_texts(value))
 
 
-def text_weight(value: object, enough: int) -> int:
-    """The characters of all strings inside a JSON value; stops looking once there are `enough`."""
+def text_weight(value: object, enough: int, known: Callable[[str], bool] | None = None) -> int:
+    """The characters of all strings inside a JSON value but those `known`; stops looking once there are `enough`."""
     total = 0
     for text in _texts(value):
-        total += len(text)
+        total += 0 if known is not None and known(text) else len(text)
         if total >= enough:
             break
     return total

@@ -25,6 +25,7 @@ class ProfileKind(ABC):
 
     approximate: bool = False  # whether its profiles only estimate plain text
     takes_argument: bool = False  # whether the name is followed by a colon and an argument
+    install: str = ""  # what brings the data when it is not present, as in "install sluicegate[qwen]"
 
     @property
     def data_present(self) -> bool:
@@ -38,9 +39,21 @@ class ProfileKind(ABC):
 
 @dataclass(frozen=True, slots=True)
 class ProfileDescription:
-    """A line for people: a profile's name, the model families `auto` gives to it, its exactness, whether its data is here."""
+    """A line for people: a profile's name, the model families `auto` gives to it, its exactness, whether its data is here.
+
+    The name ends with a colon where an argument follows; `install` is empty unless the data is missing.
+    """
 
     name: str
     models: tuple[str, ...]
     approximate: bool
     data_present: bool
+    install: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What `auto` gives to a model: a profile's name, and why it is not the better one of the model's family, if so."""
+
+    profile: str
+    reason: str = ""

@@ -35,7 +35,8 @@ class ChatRules:
     """The fixed costs of OpenAI's chat format, in tokens.
 
     3 a message, 1 more for a name and 3 for the reply are published in OpenAI's cookbook (the role is counted beside them); what
-    a tool call costs beyond its name and arguments is not published.
+    a tool call costs beyond its name and arguments is not published. Where none of it is published for the models of an encoding
+    (`published` is false), every prompt is an estimate, though its texts are exact.
     """
 
     per_message: int = 3
@@ -43,6 +44,7 @@ class ChatRules:
     reply_primer: int = 3
     per_call: int = 8
     function_start: int = 7  # of a tool definition: 7 for o200k models, 10 for older ones
+    published: bool = True
 
 
 class MessageCounter:
@@ -61,10 +63,17 @@ class MessageCounter:
             content = message.get("content")
             if type(content) is str and message.get("role") in _PLAIN_ROLES:
                 return self._with_role + self._count_text(content)
-        return self.count(message).tokens
+        return self._count_fields(message).tokens
 
     def count(self, message: Message) -> TokenCount:
         """The tokens of one message with its overhead and its role."""
+        if len(message) == 2:
+            content = message.get("content")
+            if type(content) is str and message.get("role") in _PLAIN_ROLES:
+                return TokenCount(self._with_role + self._count_text(content), self._approximate)
+        return self._count_fields(message)
+
+    def _count_fields(self, message: Message) -> TokenCount:
         tokens, approximate = self._with_role, self._approximate
         for key, value in message.items():
             if key == "content" and type(value) is str:

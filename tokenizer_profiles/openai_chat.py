@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tokenizer_profiles.base import AdditiveProfile, Message, PromptCount, Request, TokenCount
 from tokenizer_profiles.images import ImageRule
+from tokenizer_profiles.json_text import text_weight
 from tokenizer_profiles.kinds import ProfileKind, ProfileRequest
 from tokenizer_profiles.message_counter import ChatRules, MessageCounter
 from tokenizer_profiles.text_memo import RememberingCounter
@@ -30,6 +31,11 @@ class TextTokenizer:
         """Whether `load` would find what it needs."""
         return True
 
+    @property
+    def install(self) -> str:
+        """See `ProfileKind`."""
+        return ""
+
     def load(self) -> None:
         """Reads what is needed; from any thread, at any time, more than once."""
 
@@ -41,7 +47,7 @@ class OpenAIChatProfile(AdditiveProfile):
         self.name = name
         self.approximate = tokenizer.approximate
         self._tokenizer = tokenizer
-        self._primer = TokenCount(rules.reply_primer, tokenizer.approximate)
+        self._primer = TokenCount(rules.reply_primer, tokenizer.approximate or not rules.published)
         self._tools = ToolCounter(tokenizer.count, rules)
         self._messages = MessageCounter(tokenizer.count, rules, image_rule, approximate=tokenizer.approximate)
 
@@ -66,6 +72,12 @@ class OpenAIChatProfile(AdditiveProfile):
         """See `AdditiveProfile`."""
         return PromptCount((), self._tools.tools(request), self._tools.response_format(request), self._primer)
 
+    def new_weight(self, messages: Sequence[Message], request: Request, enough: int) -> int:
+        """See `AdditiveProfile`. Quick for messages of role and text that are remembered, as most of a long chat are."""
+        knows = self._tokenizer.count.knows
+        new = [message for message in messages if len(message) > 2 or not knows(message.get("content"))]
+        return text_weight((*new, request), enough, knows)
+
     def count_text(self, text: str) -> int:
         """See `AdditiveProfile`."""
         return self._tokenizer.count(text)
@@ -76,6 +88,7 @@ class OpenAIChatKind(ProfileKind):
 
     def __init__(self, name: str, tokenizer: TextTokenizer, rules: ChatRules, image_rule_for: Callable[[str], ImageRule]) -> None:
         self.approximate = tokenizer.approximate
+        self.install = tokenizer.install
         self._name = name
         self._tokenizer = tokenizer
         self._rules = rules

@@ -1,122 +1,89 @@
-"""The `remote` profile: exact prompt tokens from the llama.cpp server that will answer. Knows no transport and no gateway.
+"""The `remote` profile: prompt tokens from the server that will answer. Knows no transport, no server's API and no gateway.
 
-A chat is rendered by the server's own template (/apply-template) and its new texts are tokenised by the server (/tokenize). When
-the server does not answer, or refuses the chat, the numbers are those of the `approximate` profile and say so.
+What the server is, is found by asking: every kind gets one small question, and the first kind of `_counting_servers` that is
+answered counts from then on. When the server does not answer, or refuses the chat, the numbers are those of the `approximate`
+profile and say so; the next count asks again, but an address where nothing is known is left alone for some seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import time
+from collections.abc import Callable, Sequence
 
-from tokenizer_profiles.attribution import Marks, marked_message, shared, spans
-from tokenizer_profiles.base import Message, PromptCount, Request, TokenCount, TokenizerProfile
+from tokenizer_profiles.base import Message, PromptCount, Request, TokenizerProfile
 from tokenizer_profiles.errors import ProfileNeedsServer, RemoteUnavailable
 from tokenizer_profiles.heuristic import ScriptEstimator
 from tokenizer_profiles.images import ImageRule
-from tokenizer_profiles.json_text import compact_json, text_weight
-from tokenizer_profiles.kinds import ProfileKind, ProfileRequest
+from tokenizer_profiles.kinds import Ask, ProfileKind, ProfileRequest
 from tokenizer_profiles.llama_server import LlamaServer
 from tokenizer_profiles.message_counter import ChatRules, MessageCounter
 from tokenizer_profiles.openai_chat import OpenAIChatProfile
-from tokenizer_profiles.segments import Measure, SegmentCounter, Vocabulary, learn
-from tokenizer_profiles.text_memo import TextMemo
+from tokenizer_profiles.remote_anthropic import ANTHROPIC
+from tokenizer_profiles.remote_base import CountingServer
+from tokenizer_profiles.remote_gemini import GEMINI
+from tokenizer_profiles.remote_llama import LlamaCounting
+from tokenizer_profiles.remote_openai import OPENAI
+from tokenizer_profiles.remote_vllm import VLLM
+from tokenizer_profiles.remote_whole import WholeCounting
 
-_TOOL_KEYS = ("tools", "tool_choice", "functions", "function_call", "parallel_tool_calls")
-_LEARNED_FROM = ("chat_template", "bos_token", "eos_token", "model_path")
-_EMPTY_WEIGHT = 16  # characters that a message without text is taken for when a span is shared
-_MOST_WEIGHT = 1 << 30
+SEARCH_AGAIN_S = 5.0  # a server that only starts is found soon, one that counts nothing is not asked with every prompt
 
-
-@dataclass(frozen=True, slots=True)
-class _Learned:
-    """A vocabulary, and the parts of /props it was learned from."""
-
-    vocabulary: Vocabulary
-    counter: SegmentCounter
-    source: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Renders:
-    """A chat as the server's template renders it: with tools, without them, and without them but with marks."""
-
-    whole: str
-    plain: str
-    places: Mapping[int, int]  # of the marks, by message; empty where the template did not leave them alone
+# llama.cpp and vLLM come first: they speak some of the others' APIs too, and know less there.
+_FORMATS = (VLLM, OPENAI, ANTHROPIC, GEMINI)
 
 
 class RemoteProfile(TokenizerProfile):
-    """Counts by asking one llama.cpp server; `last_failure` says why the latest count is only an estimate, else None."""
+    """Counts by asking one server; `last_failure` says why the latest count is only an estimate, else None.
+
+    `template.approximate` is set when the total is an estimate; a part may be one within an exact total.
+    """
 
     name = "remote"
     approximate = False
     last_failure: str | None = None
 
-    def __init__(self, server: LlamaServer, image_rule: ImageRule) -> None:
-        estimator = ScriptEstimator()
-        self._server = server
-        self._fallback = OpenAIChatProfile("approximate", estimator, ChatRules(), image_rule)
-        self._media = MessageCounter(estimator.count, ChatRules(), image_rule).media
-        self._learned: _Learned | None = None
+    def __init__(self, servers: Sequence[CountingServer], fallback: TokenizerProfile) -> None:
+        """`servers` are the kinds that it may be, the likeliest first."""
+        self._servers = servers
+        self._fallback = fallback
+        self._known: CountingServer | None = None
         self._in_doubt = True
-        self._learning = asyncio.Lock()
+        self._search: asyncio.Task[CountingServer | str] | None = None
+        self._searched_at = -SEARCH_AGAIN_S
 
     async def count_prompt(self, messages: Sequence[Message], request: Request) -> PromptCount:
-        """See `TokenizerProfile`. `template.approximate` is set when the server could not be asked."""
+        """See `TokenizerProfile`."""
         try:
-            learned = await self._known_server()
-            renders = await self._rendered(messages, request)
-            whole, plain = await learned.counter.measure(renders.whole, renders.plain)
+            server = await self._server()
+            counted = await server.count(messages, request)
         except RemoteUnavailable as failure:
             self._in_doubt = True
             self.last_failure = str(failure)
             return await self._fallback.count_prompt(messages, request)
         self.last_failure = None
-        counts = _attributed(messages, renders, plain, learned.vocabulary)
-        tools = max(0, whole.total - plain.total)
-        template = whole.total - tools - sum(count.tokens for count in counts) + learned.vocabulary.added
-        with_media = tuple(self._with_media(*pair) for pair in zip(messages, counts, strict=True))
-        return PromptCount(with_media, TokenCount(tools), TokenCount(0), TokenCount(template))
+        return counted
 
-    async def _known_server(self) -> _Learned:
-        """What is known of the server; learned again when it was away and came back as another one."""
-        async with self._learning:
-            if self._learned is None or self._in_doubt:
-                props = await self._server.props()
-                source = tuple(props.get(key) for key in _LEARNED_FROM)
-                if self._learned is None or self._learned.source != source:
-                    vocabulary = await learn(self._server, props)
-                    self._learned = _Learned(vocabulary, SegmentCounter(self._server, vocabulary, TextMemo()), source)
-                self._in_doubt = False
-            return self._learned
+    async def _server(self) -> CountingServer:
+        """The kind of server that it is. All who ask at the same time wait for one search."""
+        if self._known is not None and not self._in_doubt:
+            return self._known
+        nothing_lately = self._known is None and time.monotonic() - self._searched_at < SEARCH_AGAIN_S
+        if self._search is None or (self._search.done() and not nothing_lately):
+            self._search = asyncio.create_task(self._find())
+        found = await asyncio.shield(self._search)
+        if isinstance(found, str):
+            raise RemoteUnavailable(found)
+        return found
 
-    async def _rendered(self, messages: Sequence[Message], request: Request) -> _Renders:
-        toolless = {key: value for key, value in request.items() if not (key in _TOOL_KEYS and value)}
-        plain, marked, whole = await asyncio.gather(
-            self._server.render({**toolless, "messages": list(messages)}),
-            self._marked(messages, toolless),
-            self._server.render({**request, "messages": list(messages)}) if len(toolless) < len(request) else _nothing(),
-        )
-        places = None if marked is None else marked[0].places(marked[1], plain)
-        return _Renders(plain if whole is None else whole, plain, places or {})
-
-    async def _marked(self, messages: Sequence[Message], request: Request) -> tuple[Marks, str] | None:
-        """The marks and the render that holds them; None when there are none left or the template refuses them."""
-        marks = Marks.avoiding(compact_json(list(messages)), len(messages))
-        if marks is None:
-            return None
-        marked = [marked_message(message, mark) for message, mark in zip(messages, marks.texts, strict=True)]
-        try:
-            return marks, await self._server.render({**request, "messages": marked})
-        except RemoteUnavailable:
-            return None
-
-    def _with_media(self, message: Message, count: TokenCount) -> TokenCount:
-        media = self._media(message)
-        return count if media is None else TokenCount(count.tokens + media, approximate=True)
+    async def _find(self) -> CountingServer | str:
+        """Looks whether the known server is still there, else what is there; or says why there is none."""
+        asked = self._servers if self._known is None else [self._known]
+        self._searched_at = time.monotonic() if self._known is None else -SEARCH_AGAIN_S
+        failures = await asyncio.gather(*(_failure(server) for server in asked))
+        self._known = next((server for server, failure in zip(asked, failures, strict=True) if not failure), None)
+        self._in_doubt = self._known is None
+        return self._known or "; ".join(failures)
 
 
 class RemoteKind(ProfileKind):
@@ -129,27 +96,22 @@ class RemoteKind(ProfileKind):
         """See `ProfileKind`. Raises ProfileNeedsServer."""
         if request.ask is None:
             raise ProfileNeedsServer(
-                "the profile remote counts by asking a server: give the `ask` of one that speaks llama.cpp's API"
+                "the profile remote counts by asking a server: give the `ask` of one that is llama.cpp or vLLM, or that speaks"
+                " OpenAI's, Anthropic's or Gemini's API"
             )
-        return RemoteProfile(LlamaServer(request.ask), self._image_rule_for(request.model))
+        return _profile(request.ask, request.model, self._image_rule_for(request.model))
 
 
-async def _nothing() -> None:
-    return None
+def _profile(ask: Ask, model: str, image_rule: ImageRule) -> RemoteProfile:
+    estimator = ScriptEstimator()
+    fallback = OpenAIChatProfile("approximate", estimator, ChatRules(), image_rule)
+    llama = LlamaCounting(LlamaServer(ask), MessageCounter(estimator.count, ChatRules(), image_rule))
+    return RemoteProfile([llama, *(WholeCounting(ask, form, model, fallback) for form in _FORMATS)], fallback)
 
 
-def _attributed(messages: Sequence[Message], renders: _Renders, plain: Measure, vocabulary: Vocabulary) -> list[TokenCount]:
-    """The tokens of each message within the plain render; exact for those whose mark and special token were found."""
-    end = len(renders.plain) - (len(vocabulary.primer) if renders.plain.endswith(vocabulary.primer) else 0)
-    special = vocabulary.special
-    if special is None:
-        boundaries = sorted(renders.places.values())
-    else:
-        boundaries = [match.start() for match in special.finditer(renders.plain)]
-    counts: list[TokenCount] = []
-    for span in spans(renders.places, boundaries, len(messages), end):
-        tokens = plain.before(span.end) - plain.before(span.start)
-        exact = special is not None and span.last - span.first == 1 and span.first in renders.places
-        weights = [_EMPTY_WEIGHT + text_weight(message, _MOST_WEIGHT) for message in messages[span.first : span.last]]
-        counts += [TokenCount(share, not exact) for share in shared(tokens, weights)]
-    return counts
+async def _failure(server: CountingServer) -> str:
+    try:
+        await server.probe()
+    except RemoteUnavailable as failure:
+        return str(failure)
+    return ""

@@ -51,6 +51,17 @@ class Measure:
         """The tokens of the whole text."""
         return self.sums[-1]
 
+    def followed_by(self, other: Measure) -> Measure:
+        """The measure of two texts one behind the other."""
+        end, tokens = self.ends[-1], self.sums[-1]
+        return Measure(
+            (*self.ends, *(end + offset for offset in other.ends[1:])), (*self.sums, *(tokens + more for more in other.sums[1:]))
+        )
+
+    def special(self) -> list[tuple[int, int]]:
+        """Where special tokens begin and end, when the text was cut at them: every second piece is one."""
+        return list(zip(self.ends[1:-1:2], self.ends[2:-1:2], strict=True))
+
     def before(self, offset: int) -> int:
         """The tokens before a character; inside a segment in proportion to its characters. Never falls as `offset` grows."""
         at = bisect_right(self.ends, offset) - 1
@@ -75,11 +86,11 @@ class SegmentCounter:
             return list(await asyncio.gather(*(self._whole(prompt) for prompt in prompts)))
         cut = [special.split(prompt) for prompt in prompts]  # texts at even places, special tokens at odd ones
         counts = await self._counts({text for pieces in cut for text in pieces[::2] if text})
-        return [_measure(pieces, [1 if at % 2 else counts.get(text, 0) for at, text in enumerate(pieces)]) for pieces in cut]
+        return [measured(pieces, [1 if at % 2 else counts.get(text, 0) for at, text in enumerate(pieces)]) for pieces in cut]
 
     async def _whole(self, prompt: str) -> Measure:
         tokens = len(await self._server.tokenize(prompt, add_special=True)) - self._vocabulary.added
-        return _measure([prompt], [tokens])
+        return measured([prompt], [tokens])
 
     async def _counts(self, texts: Iterable[str]) -> dict[str, int]:
         known = {text: self._memo.get(memo_key(text)) for text in texts}
@@ -127,7 +138,8 @@ async def learn(server: LlamaServer, props: Mapping[str, Any]) -> Vocabulary:
     return cut if measured.total + added == len(tokens) else whole
 
 
-def _measure(pieces: Sequence[str], tokens: Sequence[int]) -> Measure:
+def measured(pieces: Sequence[str], tokens: Sequence[int]) -> Measure:
+    """The measure of a text that consists of pieces with so many tokens each."""
     ends = accumulate((len(piece) for piece in pieces), initial=0)
     return Measure(tuple(ends), tuple(accumulate(tokens, initial=0)))
 

@@ -68,6 +68,12 @@ class RememberingCounter:
         self._count = count
         self._memo = memo if memo is not None else TextMemo()
 
+    def knows(self, text: object) -> bool:
+        """Whether this is a text that has been counted and is still remembered."""
+        if not isinstance(text, str):
+            return False
+        return text in self._memo.young or self._memo.get(memo_key(text)) is not None
+
     def __call__(self, text: str) -> int:
         """The tokens of a text."""
         if len(text) <= _WHOLE_TEXT:

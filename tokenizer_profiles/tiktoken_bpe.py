@@ -10,7 +10,7 @@ import os
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from importlib.util import find_spec
 from io import BytesIO
@@ -23,17 +23,25 @@ from tokenizer_profiles.openai_chat import TextTokenizer
 WHITESPACE_STEP = 65_536  # characters; longer than the longest merge of any encoding, and a multiple of it
 WHITESPACE_LIMIT = 8 * WHITESPACE_STEP  # a run up to here goes to tiktoken whole; near a million characters it panics
 
-_BLANK = r"[^\S\r\n\x1c-\x1f]"  # Rust's \s without line ends, which tiktoken matches without backtracking
+# Rust's \s, the first without line ends: where a pattern takes these apart, tiktoken matches them without backtracking.
+_BLANK = r"[^\S\r\n\x1c-\x1f]"
+_ANY_BLANK = r"[^\S\x1c-\x1f]"
 
 
 @dataclass(frozen=True, slots=True)
 class BytePairEncoding:
-    """Where an encoding's ranks are and how it splits text: file name (SHA-1 of the file's address), SHA-256, pattern."""
+    """Where an encoding's ranks are and how it splits text: file name (SHA-1 of the file's address), SHA-256, pattern.
+
+    With `ranks` only that many of the file's are taken, and the digest is that of the lines so cut. `blank` matches characters
+    of which a long run is too much for tiktoken.
+    """
 
     name: str
     file_name: str
     digest: str
     pattern: str = field(repr=False)
+    ranks: int | None = None
+    blank: str = field(default=_BLANK, repr=False)
 
 
 # Names, digests and patterns are those of tiktoken_ext/openai_public.py, tiktoken 0.14.
@@ -70,6 +78,20 @@ CL100K_BASE = BytePairEncoding(
         )
     ),
 )
+P50K_BASE = BytePairEncoding(
+    name="p50k_base",
+    file_name="ec7223a39ce59f226a68acc30dc1af2788490e15",
+    digest="94b5ca7dff4d00767bc256fdd1b27e5b17361d7b8a5f968547f9f23eb70d2069",
+    pattern=r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s""",
+    blank=_ANY_BLANK,
+)
+# p50k_base is r50k_base with runs of spaces added at its end, so that the first lines of its file are r50k's file.
+R50K_BASE = replace(
+    P50K_BASE,
+    name="r50k_base",
+    digest="306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930",
+    ranks=50_256,
+)
 
 
 class BytePairTokenizer(TextTokenizer):
@@ -91,6 +113,11 @@ class BytePairTokenizer(TextTokenizer):
         """Whether the rank file is on this machine (its content is not checked)."""
         return any(path.is_file() for path in _places(self._encoding))
 
+    @property
+    def install(self) -> str:
+        """See `ProfileKind`."""
+        return _install(self._encoding)
+
     def load(self) -> None:
         """See `TextTokenizer`. Raises ProfileDataMissing."""
         self._encoder()
@@ -105,18 +132,20 @@ class BytePairTokenizer(TextTokenizer):
         encode = self._encode or self._encoder()
         if len(text) <= WHITESPACE_LIMIT:
             return len(encode(text))
-        return sum(len(encode(piece)) for piece in split_whitespace(text))
+        return sum(len(encode(piece)) for piece in split_whitespace(text, blank=self._encoding.blank))
 
 
-def split_whitespace(text: str, limit: int = WHITESPACE_LIMIT) -> Iterator[str]:
+def split_whitespace(text: str, limit: int = WHITESPACE_LIMIT, blank: str = _BLANK) -> Iterator[str]:
     """The text in pieces whose tokens are those of the whole, so that no whitespace run is too long for tiktoken.
 
-    Only runs of more than `limit` characters are cut, where they begin and then every 65,536 characters. For a run of one
-    repeated character that is exact; one of changing characters may come out a token too high at each cut.
+    Only runs of more than `limit` characters (65,536 or more) are cut, where they begin and then every 65,536 characters, as long
+    as so many are left: a short rest would miss the merge with what stands before it. For a run of one repeated character that
+    is exact; one of changing characters may come out a token too high at each cut.
     """
     start = 0
-    for run in re.finditer(f"{_BLANK}{{{limit + 1},}}", text):
-        for cut in range(run.start(), run.end(), WHITESPACE_STEP):
+    # Only where a run begins: tried at each of its characters, runs that are too short would cost the square of their length.
+    for run in re.finditer(f"(?<!{blank}){blank}{{{limit + 1},}}", text):
+        for cut in range(run.start(), run.end() - WHITESPACE_STEP + 1, WHITESPACE_STEP):
             yield text[start:cut]
             start = cut
     yield text[start:]
@@ -132,13 +161,20 @@ def _places(encoding: BytePairEncoding) -> Iterator[Path]:
 
 def _rank_file(encoding: BytePairEncoding) -> bytes:
     for path in filter(Path.is_file, _places(encoding)):
-        data = path.read_bytes()
+        data = _first_lines(path.read_bytes(), encoding.ranks)
         if sha256(data).hexdigest() == encoding.digest:
             return data
-    raise ProfileDataMissing(
-        f"the rank file of {encoding.name} is not on this machine: install litellm, which holds it, or set TIKTOKEN_CACHE_DIR "
-        f"to a directory with the file {encoding.file_name}"
-    )
+    raise ProfileDataMissing(f"the rank file of {encoding.name} is not on this machine: {_install(encoding)}")
+
+
+def _install(encoding: BytePairEncoding) -> str:
+    where = f"set TIKTOKEN_CACHE_DIR to a directory with the file {encoding.file_name}"
+    return f"install sluicegate[litellm], which holds it, or {where}"
+
+
+def _first_lines(data: bytes, ranks: int | None) -> bytes:
+    """A line a rank, in rising order."""
+    return data if ranks is None else b"".join(data.splitlines(keepends=True)[:ranks])
 
 
 def _build(encoding: BytePairEncoding) -> Callable[[str], list[int]]:

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+from typing import Any, Literal
 
 Dialect = Literal["transformers", "llama.cpp"]
 
@@ -19,13 +16,14 @@ Dialect = Literal["transformers", "llama.cpp"]
 class TokenizerData:
     """A tokenizer with its chat template.
 
-    `tokenizer` encodes without adding anything (no BOS); the text of an added token is that token, as servers take it.
-    `variables` are what the template sees beside the messages (`bos_token`, `eos_token` …). `dialect` says whose server is
-    mirrored where they differ in what they hand to a template. `bos_tokens` is how many tokens that server puts in front of
-    a render which does not begin with `bos_token` itself.
+    `tokenizer` is a `tokenizers.Tokenizer`, a package that is imported only where one is made. It encodes without adding
+    anything (no BOS); the text of an added token is that token, as servers take it. `variables` are what the template sees
+    beside the messages (`bos_token`, `eos_token` …). `dialect` says whose server is mirrored where they differ in what they hand
+    to a template. `bos_tokens` is how many tokens that server puts in front of a render which does not begin with `bos_token`
+    itself.
     """
 
-    tokenizer: Tokenizer
+    tokenizer: Any
     chat_template: str
     variables: Mapping[str, str] = field(default_factory=dict)
     dialect: Dialect = "transformers"

@@ -22,7 +22,9 @@ BROAD_EXCEPTS = {  # where everything may be caught, and why
     "gateway/generation.py": "a defect must leave neither an open audit nor a stream without an end",
     "gateway/recorder.py": "every way out of a generation finishes its audit, whatever was raised",
     "gateway/stores/sqlite.py": "the writer thread must outlive any job, or every later call would wait for ever",
-    "tokenizer_profiles/llama_server.py": "asking the server is the caller's code: whatever it raises, nothing was answered",
+    "tokenizer_profiles/remote_base.py": "asking the server is the caller's code: whatever it raises, nothing was answered",
+    "tokenizer_profiles/chat_template.py": "a template is foreign code: whatever it raises, it has not rendered the chat",
+    "tokenizer_profiles/huggingface.py": "tokenizers raises nothing more precise when it does not understand a file",
     "gateway/web/guards.py": "the outermost border: a defect is told without its details",
 }
 MIRRORED = ["gateway", "tokenizer_profiles"]

@@ -1,26 +1,27 @@
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_profiles.attribution import Marks, Span, marked_message, shared, spans
+from tokenizer_profiles.attribution import Marks, Span, marked_message, shared, spans, turn_openers
 
 
-def test_marks_avoid_what_stands_in_the_input() -> None:
+def test_marks_begin_with_what_is_not_in_the_input() -> None:
     marks = Marks.avoiding("x\ue000y\ue001", 3)
     assert marks is not None
     assert len(set(marks.texts)) == 3
-    assert not {"\ue000", "\ue001"} & set("".join(marks.texts))
+    assert {mark[0] for mark in marks.texts} == {"\ue002"}
 
 
-def test_a_thousand_messages_have_marks_of_their_own() -> None:
-    marks = Marks.avoiding("", 5000)
+def test_many_thousand_messages_have_marks_of_their_own() -> None:
+    marks = Marks.avoiding("", 10_000)
     assert marks is not None
-    assert len(set(marks.texts)) == 5000
-    assert all(marks.pattern.fullmatch(text) for text in marks.texts)
+    assert len(set(marks.texts)) == 10_000
+    assert marks.places("".join(f"{mark}x" for mark in marks.texts), "x" * 10_000) == {at: at for at in range(10_000)}
 
 
 def test_an_input_of_every_private_character_leaves_no_marks() -> None:
@@ -46,7 +47,7 @@ def test_a_message_without_a_place_stays_as_it_is() -> None:
     odd: list[dict[str, Any]] = [
         {"role": "assistant", "content": None},
         {"role": "user", "content": 5},
-        {"role": "user", "content": [{"type": "image_url"}, 7]},
+        {"role": "user", "content": [{"type": "image_url"}, 7, {"type": "text", "text": 5}, {"type": ["text"], "text": "x"}]},
         {"role": "assistant", "content": "", "tool_calls": ["x"]},
         {"role": "assistant", "tool_calls": [{"function": "x"}]},
     ]
@@ -69,9 +70,9 @@ def test_marks_that_change_the_text_are_not_trusted() -> None:
 def test_a_mark_that_nobody_set_has_no_place() -> None:
     marks = Marks.avoiding("", 3)
     assert marks is not None
-    stranger = marks.texts[2][0] + marks.texts[1][1]
-    assert marks.pattern.fullmatch(stranger)
-    assert marks.places(f"a{stranger}b{marks.texts[0]}", "ab") == {0: 2}
+    stranger = marks.lead + "ab"
+    cut_off = marks.texts[2][:2]
+    assert marks.places(f"a{stranger}b{marks.texts[0]}{cut_off}", "ab") == {0: 2}
 
 
 def test_a_message_begins_at_the_special_token_before_its_mark() -> None:
@@ -87,6 +88,35 @@ def test_a_message_without_a_mark_shares_with_the_one_before() -> None:
 
 def test_a_message_that_moved_forward_shares_too() -> None:
     assert spans({0: 25, 1: 13}, [10, 20], 2, 30) == [Span(20, 30, 0, 2)]
+
+
+def test_an_opener_wins_over_a_nearer_token() -> None:
+    # 0 <turn> 4 <think> 8 one 20 <call> 24 two 30 <turn> 34 <think> 38 three
+    tokens = [0, 4, 20, 30, 34]
+    assert spans({0: 8, 1: 24, 2: 38}, tokens, 3, 50, openers=[0, 30]) == [
+        Span(0, 20, 0, 1),
+        Span(20, 30, 1, 2),
+        Span(30, 50, 2, 3),
+    ]
+
+
+def test_what_stands_before_the_origin_belongs_to_nobody() -> None:
+    assert spans({0: 3, 1: 13}, [0, 10], 2, 20, origin=3) == [Span(3, 10, 0, 1), Span(10, 20, 1, 2)]
+    assert spans({}, [], 2, 20, origin=3) == [Span(3, 20, 0, 2)]
+
+
+def test_without_boundaries_messages_begin_at_their_marks() -> None:
+    assert spans({0: 3, 1: 13}, [], 2, 20) == [Span(3, 13, 0, 1), Span(13, 20, 1, 2)]
+
+
+def test_the_first_token_that_closes_nothing_opens_a_turn() -> None:
+    special = re.compile("<[a-z/]+>")
+    contents = re.compile("[XYZ]")
+    render = "<s><u>X<e>\n<a><think>Y<e>\n<u>Z<e>\n<a>"
+    ends = ("<s><u>X<e>\n", "<s><u>X<e>\n<a><think>Y<e>\n")
+    assert turn_openers(render, ends, contents, special) == {"<a>", "<u>"}
+    assert turn_openers("<s>X Y Z", ends, contents, special) == frozenset()
+    assert turn_openers("", ("", ""), contents, special) == frozenset()
 
 
 @settings(deadline=None, max_examples=200)

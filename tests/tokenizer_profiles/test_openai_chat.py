@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tokenizer_profiles import AdditiveProfile, ProfileRegistry
+from tokenizer_profiles import AdditiveProfile, Message, ProfileRegistry, TokenCount
 
 
 def additive(registry: ProfileRegistry, name: str, model: str = "") -> AdditiveProfile:
@@ -57,6 +57,22 @@ def test_a_plain_chat_is_exact(registry: ProfileRegistry) -> None:
     assert not count.approximate
 
 
+@pytest.mark.parametrize("name", ["o200k_harmony", "p50k_base", "r50k_base"])
+def test_where_no_chat_rules_are_published_texts_are_exact_and_prompts_are_not(registry: ProfileRegistry, name: str) -> None:
+    count = asyncio.run(registry.resolve(name).count_prompt(GREETING, {}))
+    assert not registry.resolve(name).approximate
+    assert not any(message.approximate for message in count.messages)
+    assert count.template.approximate
+    assert count.approximate
+
+
+def test_harmony_has_the_ranks_of_o200k_and_reads_them_once(registry: ProfileRegistry) -> None:
+    base, harmony = additive(registry, "o200k_base"), additive(registry, "o200k_harmony")
+    base.load()
+    assert harmony.loaded
+    assert harmony.count_text("<|start|>user") == base.count_text("<|start|>user") > 2
+
+
 def test_an_estimate_says_so_everywhere(registry: ProfileRegistry) -> None:
     profile = additive(registry, "approximate")
     count = asyncio.run(profile.count_prompt(GREETING, {}))
@@ -66,19 +82,19 @@ def test_an_estimate_says_so_everywhere(registry: ProfileRegistry) -> None:
     assert not count.tools.approximate
 
 
-def test_long_texts_are_counted_off_the_event_loop(registry: ProfileRegistry) -> None:
+def test_long_texts_are_counted_off_the_event_loop(registry: ProfileRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = additive(registry, "approximate")
     threads: list[int] = []
 
-    class Watched(dict[str, Any]):
-        def items(self) -> Any:
-            threads.append(threading.get_ident())
-            return super().items()
+    def count_message(message: Message) -> TokenCount:
+        threads.append(threading.get_ident())
+        return TokenCount(1)
 
+    monkeypatch.setattr(profile, "count_message", count_message)
     for size in (100, 70_000):
-        asyncio.run(profile.count_prompt([Watched(role="user", content="x " * (size // 2))], {}))
+        asyncio.run(profile.count_prompt([{"role": "user", "content": "x " * (size // 2)}], {}))
     assert threads[0] == threading.get_ident()
-    assert threads[-1] != threading.get_ident()
+    assert threads[1] != threading.get_ident()
 
 
 def test_other_work_goes_on_while_a_long_text_is_counted(registry: ProfileRegistry) -> None:

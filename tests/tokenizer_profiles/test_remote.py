@@ -1,37 +1,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import random
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.tokenizer_profiles.toy_server import ToyServer
-from tokenizer_profiles import ProfileRegistry, PromptCount
+from tests.tokenizer_profiles.toy_server import ToyCounter, ToyServer
+from tokenizer_profiles import ProfileNeedsServer, ProfileRegistry, PromptCount, remote
 from tokenizer_profiles.remote import RemoteProfile
 
 Chat = list[dict[str, Any]]
-
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "find",
-        "description": "Finds.",
-        "parameters": {"type": "object", "properties": {"q": {"type": "string"}}},
-    },
-}
-CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"q": "träume"}'}}
-TOOL_CHAT: Chat = [
-    {"role": "user", "content": "look it up"},
-    {"role": "assistant", "content": None, "tool_calls": [CALL]},
-    {"role": "tool", "tool_call_id": "c1", "content": '{"found": 3}'},
-    {"role": "assistant", "content": "Three."},
-    {"role": "user", "content": "thanks"},
-]
 
 
 class Server(Protocol):
@@ -48,65 +27,13 @@ def count(profile: RemoteProfile, messages: Sequence[dict[str, Any]], **request:
     return asyncio.run(profile.count_prompt(messages, request))
 
 
-def numbers(counted: PromptCount) -> list[int]:
-    return [part.tokens for part in counted.messages]
-
-
-# The toy: one token a character and one for each of <turn>, </turn>; a BOS; "<turn>assistant\n" asks for the reply.
-
-
-def turn(role: str, text: str) -> int:
-    return len(role) + 1 + len(text) + 2
-
-
-def test_each_message_owns_its_turn_and_the_template_the_rest() -> None:
-    counted = count(made(ToyServer()), [{"role": "user", "content": " Hi"}, {"role": "assistant", "content": "yo"}])
-    assert numbers(counted) == [turn("user", " Hi"), turn("assistant", "yo")]
-    assert counted.template.tokens == 1 + 11
-    assert not counted.approximate
-
-
-def test_a_message_of_nothing_but_a_call_is_found_by_its_function() -> None:
-    chat: Chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
-    assert numbers(count(made(ToyServer()), chat)) == [turn("user", "Hi"), turn("assistant", "find")]
-
-
-def test_tools_cost_what_they_add_to_the_render() -> None:
-    counted = count(made(ToyServer()), [{"role": "user", "content": "Hi"}], tools=[{"name": "abc"}], temperature=1)
-    assert counted.tools.tokens == turn("tools", "abc")
-    assert counted.total == 1 + turn("tools", "abc") + turn("user", "Hi") + 11
-    assert not counted.approximate
-
-
-def test_messages_the_template_hides_share_with_the_one_before() -> None:
-    chat: Chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
-    counted = count(made(ToyServer(renders_names_of_calls=False)), chat)
-    assert sum(numbers(counted)) == turn("user", "Hi") + turn("assistant", "")
-    assert all(part.approximate for part in counted.messages)
-    assert not counted.template.approximate
-
-
-@pytest.mark.parametrize("toy", [ToyServer(shouts=True), ToyServer(refuses_marks=True)])
-def test_without_marks_the_total_is_still_exact(toy: ToyServer) -> None:
-    chat: Chat = [{"role": "user", "content": "Hello"}, {"role": "user", "content": "x"}]
-    counted = count(made(toy), chat)
-    assert counted.total == 1 + len(toy._tokens(toy.template({"messages": chat})["prompt"], parse_special=True))
-    assert all(part.tokens > 0 and part.approximate for part in counted.messages)
-
-
-def test_an_input_of_every_private_character_is_counted() -> None:
-    counted = count(made(ToyServer()), [{"role": "user", "content": "".join(map(chr, range(0xE000, 0xF900)))}])
-    assert counted.total == 1 + turn("user", "x" * 6400) + 11
-
-
-def test_a_server_that_cannot_be_cut_is_counted_exactly_as_a_whole() -> None:
-    toy = ToyServer(knows_special=False)
-    chat: Chat = [{"role": "user", "content": "Hello"}, {"role": "user", "content": "x"}]
-    counted = count(made(toy), chat)
-    assert counted.total == 1 + len(toy.template({"messages": chat})["prompt"])
-    assert min(numbers(counted)) > 0
-    assert counted.messages[0].approximate
-    assert not counted.template.approximate
+HELLO: Chat = [{"role": "user", "content": "Hello"}]
+SPEAKERS = [
+    ("/tokenize", "count", "messages"),
+    ("/v1/responses/input_tokens", "input_tokens", "input"),
+    ("/v1/messages/count_tokens", "input_tokens", "messages"),
+    ("/v1beta/models/m:countTokens", "totalTokens", "generateContentRequest"),
+]
 
 
 def test_there_is_nothing_to_load() -> None:
@@ -116,45 +43,30 @@ def test_there_is_nothing_to_load() -> None:
     asyncio.run(profile.aclose())
 
 
-def test_no_messages_are_all_template() -> None:
-    counted = count(made(ToyServer()), [])
-    assert (counted.messages, counted.total) == ((), 12)
-
-
-def test_a_server_that_is_away_is_replaced_by_an_estimate() -> None:
+def test_a_server_that_is_away_is_replaced_by_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "SEARCH_AGAIN_S", 0.0)
     toy = ToyServer(away=True)
     profile = made(toy)
     counted = count(profile, [{"role": "user", "content": "Hello world"}])
+    estimate = ProfileRegistry.with_builtins().resolve("approximate", "m")
+    assert counted == asyncio.run(estimate.count_prompt([{"role": "user", "content": "Hello world"}], {}))
     assert counted.template.approximate
     assert all(part.approximate for part in counted.messages)
-    assert counted.total == 4 + 2 + 3
-    assert profile.last_failure == "GET /props failed: ConnectionError"
+    assert profile.last_failure is not None
+    assert profile.last_failure.startswith("GET /props failed: ConnectionError; POST /tokenize failed: ConnectionError; ")
     toy.away = False
     assert not count(profile, [{"role": "user", "content": "Hello world"}]).approximate
     assert profile.last_failure is None
 
 
-def test_a_server_that_came_back_as_another_is_learned_again() -> None:
-    toy = ToyServer()
+def test_an_address_where_nothing_counts_is_not_asked_with_every_prompt() -> None:
+    toy = ToyServer(away=True)
     profile = made(toy)
-    assert count(profile, []).total == 12
-    toy.away = True
-    count(profile, [])
-    toy.away, toy.adds_bos, toy.model = False, False, "other"
-    assert count(profile, []).total == 11
-
-
-def test_a_server_that_came_back_the_same_is_not_learned_again() -> None:
-    toy = ToyServer()
-    profile = made(toy)
-    count(profile, [])
-    toy.away = True
-    count(profile, [])
-    toy.away = False
-    toy.asked.clear()
-    count(profile, [])
-    assert toy.asked.count("/props") == 1
-    assert toy.asked.count("/tokenize") == 0
+    first = count(profile, HELLO)
+    asked = len(toy.asked)
+    assert count(profile, HELLO) == first
+    assert len(toy.asked) == asked > 0
+    assert profile.last_failure is not None
 
 
 def test_concurrent_first_prompts_learn_once() -> None:
@@ -168,108 +80,76 @@ def test_concurrent_first_prompts_learn_once() -> None:
     assert toy.asked.count("/props") == 1
 
 
-def test_pictures_are_estimated_on_top() -> None:
-    parts = [{"type": "image_url", "image_url": {"url": "https://example.test/x.png"}}]
-    counted = count(made(ToyServer()), [{"role": "user", "content": parts}, {"role": "user", "content": "Hi"}])
-    assert counted.messages[0].tokens > 1445
-    assert counted.messages[0].approximate
-    assert not counted.messages[1].approximate
+def test_it_wants_a_server() -> None:
+    with pytest.raises(ProfileNeedsServer, match="vLLM"):
+        ProfileRegistry.with_builtins().resolve("remote", "m")
 
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(["<turn>", " ", "\ue000", "</turn><s>x"])
+@pytest.mark.parametrize(("path", "key", "holder"), SPEAKERS)
+def test_what_the_server_is_is_found_by_asking_once(path: str, key: str, holder: str) -> None:
+    toy = ToyCounter(path, key)
+    profile = made(toy)
+    counted = count(profile, HELLO)
+    assert profile.last_failure is None
+    assert counted.template.approximate == ("count_tokens" in path)
+    assert len(toy.asked) == 6
+    assert holder in toy.asked[-1][1]
+    toy.asked.clear()
+    assert count(profile, HELLO) == counted
+    assert toy.asked == []
+    count(profile, [*HELLO, *HELLO])
+    assert [asked for asked, _ in toy.asked] == [path]
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), TEXTS), max_size=6), st.booleans())
-def test_parts_always_add_up_to_the_servers_total(chat: list[tuple[str, str]], shouts: bool) -> None:
-    toy = ToyServer(shouts=shouts)
-    messages = [{"role": role, "content": text} for role, text in chat]
-    counted = count(made(toy), messages)
-    prompt = toy.template({"messages": messages})["prompt"]
-    assert counted.total == len(toy.tokenize({"content": prompt, "add_special": True, "parse_special": True})["tokens"])
-    assert all(part.tokens >= 0 for part in (*counted.messages, counted.template, counted.tools))
+def test_the_first_questions_hold_nothing_of_the_chat() -> None:
+    toy = ToyCounter("/nothing", "x")
+    assert count(made(toy), [{"role": "user", "content": "a secret"}]).template.approximate
+    assert len(toy.asked) == 5
+    assert "secret" not in str(toy.asked)
 
 
-# Against llama.cpp itself.
+def test_a_refused_chat_is_estimated_and_the_server_stays_known() -> None:
+    toy = ToyCounter("/tokenize", "count", refuses="forbidden")
+    profile = made(toy)
+    assert not count(profile, HELLO).template.approximate
+    assert count(profile, [{"role": "user", "content": "forbidden"}]).template.approximate
+    assert profile.last_failure == "POST /tokenize failed: PermissionError"
+    toy.asked.clear()
+    assert not count(profile, HELLO).template.approximate
+    assert [path for path, _ in toy.asked] == ["/tokenize", "/tokenize"]
 
 
-class RealServer(Server, Protocol):
-    asked: list[str]
-
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]: ...
-
-
-PIECES = (
-    "The quick brown fox. ",
-    "  ",
-    "\n\n",
-    "naïve Grüße ",
-    "世界你好",
-    "🙂👍🏽",
-    "def f(x):\n\treturn x\n",
-    "12345 3.14 ",
-    "<|im_end|>",
-    "<|im_start|>user\n",
-    "<|endoftext|>",
-    "\ue000\uf8ff",
-    "\u00a0\u2028",
-    "Привет мир ",
-)
+def test_another_kind_of_server_at_the_same_address_is_found() -> None:
+    toy = ToyCounter("/tokenize", "count")
+    profile = made(toy)
+    count(profile, HELLO)
+    toy.away = True
+    for _ in range(2):
+        assert count(profile, [*HELLO, *HELLO]).template.approximate
+    toy.away, toy.path, toy.key = False, "/v1/responses/input_tokens", "input_tokens"
+    assert not count(profile, [*HELLO, *HELLO]).template.approximate
 
 
-def random_chat(chance: random.Random) -> Chat:
-    roles = (["system"] if chance.random() < 0.5 else []) + ["user", "assistant"] * chance.randrange(4) + ["user"]
-    if chance.random() < 0.2:
-        roles.append("assistant")
-    return [{"role": role, "content": "".join(chance.choices(PIECES, k=chance.randrange(6)))} for role in roles]
+def test_llama_cpp_wins_where_several_answer() -> None:
+    class Both(ToyServer):
+        async def ask(self, method: str, path: str, body: bytes) -> bytes:
+            if path.startswith("/v1"):
+                return b'{"input_tokens": 99}'
+            return await super().ask(method, path, body)
+
+    assert count(made(Both()), HELLO).total == 1 + len("<user\nHello>") + 11
 
 
-def server_total(server: RealServer, messages: Chat, request: dict[str, Any]) -> int:
-    return int(server.post("/v1/chat/completions/input_tokens", {"messages": messages, **request})["input_tokens"])
+def test_a_cancelled_count_does_not_cancel_the_search_of_others() -> None:
+    toy = ToyCounter("/tokenize", "count")
+    profile = made(toy)
 
+    async def both() -> PromptCount:
+        first = asyncio.create_task(profile.count_prompt(HELLO, {}))
+        second = asyncio.create_task(profile.count_prompt(HELLO, {}))
+        await asyncio.sleep(0)
+        first.cancel()
+        return await second
 
-def test_the_count_is_the_servers_own_on_thirty_chats(local_server: RealServer) -> None:
-    profile, chance = made(local_server), random.Random(11)  # noqa: S311  (samples, not secrets)
-    for _ in range(30):
-        chat = random_chat(chance)
-        counted = count(profile, chat)
-        assert counted.total == server_total(local_server, chat, {}), chat
-        assert not counted.approximate, chat
-        default_prompt, primer = 0 if chat[0]["role"] == "system" else 21, 0 if chat[-1]["role"] == "assistant" else 4
-        assert counted.template.tokens == default_prompt + primer
-
-
-def test_the_count_is_the_usage_of_the_reply(local_server: RealServer) -> None:
-    profile = made(local_server)
-    chats: list[tuple[Chat, dict[str, Any]]] = [
-        ([{"role": "user", "content": "Hello!"}], {}),
-        ([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "  Grüße 世界 🙂\n"}], {}),
-        (TOOL_CHAT, {"tools": [TOOL]}),
-        ([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}], {}),
-    ]
-    for chat, request in chats:
-        usage = local_server.post("/v1/chat/completions", {"messages": chat, "max_tokens": 1, **request})["usage"]
-        counted = count(profile, chat, max_tokens=1, **request)
-        assert counted.total == usage["prompt_tokens"]
-        assert profile.last_failure is None
-
-
-def test_a_growing_chat_asks_for_its_new_text_only(local_server: RealServer) -> None:
-    profile = made(local_server)
-    chat: Chat = [{"role": "user", "content": "one"}]
-    count(profile, chat)
-    local_server.asked.clear()
-    count(profile, chat)
-    assert sorted(local_server.asked) == ["/apply-template", "/apply-template"]
-    count(profile, [*chat, {"role": "assistant", "content": "two"}])
-    assert sorted(local_server.asked)[-1] == "/tokenize"
-    assert len(local_server.asked) == 5
-
-
-def test_what_the_server_refuses_is_estimated(local_server: RealServer) -> None:
-    profile = made(local_server)
-    assert count(profile, [{"role": "user", "content": 5}]).template.approximate
-    assert profile.last_failure == "POST /apply-template failed: ConnectionError"
-    cut = json.loads('{"role": "user", "content": "cut \\ud83d"}')
-    assert count(profile, [cut]).template.approximate
-    assert not count(profile, [{"role": "user", "content": "well"}]).approximate
+    assert not asyncio.run(both()).template.approximate
+    assert len(toy.asked) == 6

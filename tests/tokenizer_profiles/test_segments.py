@@ -91,3 +91,15 @@ def test_a_template_that_is_no_prefix_of_itself_has_no_primer() -> None:
 
     vocabulary, _ = learned(Odd())
     assert replace(vocabulary, special=None).primer == ""
+
+
+def test_special_tokens_stand_at_every_second_place() -> None:
+    assert Measure((0, 2, 5, 9), (0, 2, 3, 7)).special() == [(2, 5)]
+    assert Measure((0, 0, 3, 3), (0, 0, 1, 1)).special() == [(0, 3)]
+    assert Measure((0, 7), (0, 4)).special() == []
+
+
+def test_measures_of_texts_add_up() -> None:
+    both = Measure((0, 2, 5), (0, 2, 3)).followed_by(Measure((0, 4, 9), (0, 1, 7)))
+    assert both == Measure((0, 2, 5, 9, 14), (0, 2, 3, 4, 10))
+    assert Measure((0,), (0,)).followed_by(both) == both

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tokenizer_profiles import ProfileRegistry
 from tokenizer_profiles.message_counter import ChatRules
 from tokenizer_profiles.tool_counter import ToolCounter
+from tokenizer_profiles.tool_text import declarations
 
 COUNTER = ToolCounter(lambda text: len(text.split()), ChatRules(function_start=7))
 
@@ -54,10 +55,24 @@ def test_the_count_is_never_below_the_published_one(registry: ProfileRegistry) -
     for model, published in (("gpt-4o", 101 - 33), ("gpt-4", 105 - 33)):
         profile = registry.resolve("auto", model)
         counted = profile.count_request({"tools": [WEATHER]}).tools  # type: ignore[attr-defined]
-        assert published <= counted.tokens <= 2 * published
+        assert published <= counted.tokens <= 1.1 * published
 
 
-def test_json_text_is_counted_where_it_is_larger() -> None:
+def test_the_other_published_rule_is_followed_where_it_is_larger() -> None:
+    nested = {"type": "object", "properties": {"inner": {"type": "object", "properties": {"deep": {"type": "string"}}}}}
+    function = {"name": "f", "parameters": nested}
+    count = COUNTER.tools({"tools": [{"type": "function", "function": function}]})
+    by_cookbook = 12 + 7 + 1 + 3 + 3 + 1  # the end, the start, "f:", properties, a property, "inner:object:"
+    assert count.tokens == max(by_cookbook, 9 + len(declarations([function]).split())) > by_cookbook
+
+
+def test_a_tool_of_another_kind_is_counted_as_its_json() -> None:
+    assert COUNTER.tools({"tools": [{"type": "web_search", "note": "a b c"}]}).tokens == 3
+    both = COUNTER.tools({"tools": [{"type": "web_search", "note": "a b c"}, WEATHER]}).tokens
+    assert both == 3 + COUNTER.tools({"tools": [WEATHER]}).tokens
+
+
+def test_what_is_deeper_than_properties_is_counted() -> None:
     deep = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"description": "w " * 500}}}}}
     assert COUNTER.tools({"tools": [{"type": "function", "function": {"name": "f", "parameters": deep}}]}).tokens >= 500
 

@@ -1,4 +1,5 @@
-"""A stand-in for llama.cpp whose tokens are single characters, with switches for what real servers do differently."""
+"""Stand-ins for counting servers: one for llama.cpp whose tokens are single characters, with switches for what real servers do
+differently, and one for those that count whole prompts."""
 
 from __future__ import annotations
 
@@ -7,6 +8,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+# Parts of chats that such servers are asked about.
+PNG = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+LINK = {"type": "image_url", "image_url": "https://example.test/x.png"}
+SOUND = {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}
+PDF = {"type": "file", "file": {"file_data": "data:application/pdf;base64,aGk=", "filename": "a.pdf"}}
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 SPECIAL = {"<s>": 1, "<turn>": 2, "</turn>": 3}
 _FIRST_CHARACTER = 10  # ids of characters begin behind those of special tokens
@@ -80,3 +88,38 @@ class ToyServer:
         for piece in pieces:
             tokens += [SPECIAL[piece]] if piece in SPECIAL else [_FIRST_CHARACTER + ord(character) for character in piece]
         return tokens
+
+
+@dataclass
+class ToyCounter:
+    """A stand-in for a server that tells the tokens of a whole prompt: one for each letter of the body's leaves.
+
+    `path` is the only one it knows, `key` that of its number.
+    """
+
+    path: str
+    key: str
+    away: bool = False
+    refuses: str = "\0"  # a text in whose presence it refuses
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+
+    async def ask(self, method: str, path: str, body: bytes) -> bytes:
+        """See `Ask`."""
+        if self.away:
+            raise ConnectionError("away")
+        request = json.loads(body) if body else {}
+        self.asked.append((path, request))
+        if path != self.path or method != "POST":
+            raise FileNotFoundError(path)
+        if self.refuses in body.decode():
+            raise PermissionError("refused")
+        return json.dumps({self.key: letters(request), "more": [1]}).encode()
+
+
+def letters(value: Any) -> int:
+    """The characters of all texts in a JSON value that are no keys."""
+    if isinstance(value, dict):
+        return sum(map(letters, value.values()))
+    if isinstance(value, list):
+        return sum(map(letters, value))
+    return len(value) if isinstance(value, str) else 0
