@@ -1,4 +1,6 @@
-"""The command line: serve, check, models, key. Exits with 0 when fine, 1 on wrong input, 2 on wrong usage; never a traceback."""
+"""The command line: serve, check, models, profiles, key. It ends with 0 when all is fine, 1 on wrong input, 2 on wrong usage,
+never with a traceback.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +27,8 @@ from gateway.model_catalog import ModelConfig, effective_limits
 from gateway.settings import Settings, require_safe_bind
 from gateway.tenants import new_key
 from gateway.toml_tree import ConfigError, Place
+from tokenizer_profiles.kinds import ProfileDescription
+from tokenizer_profiles.registry import ProfileRegistry
 
 FINE, WRONG_INPUT = 0, 1
 _FACTORY = f"{app_from_environment.__module__}:{app_from_environment.__name__}"
@@ -92,11 +96,28 @@ def models(options: argparse.Namespace) -> int:
     return FINE
 
 
+def profiles(options: argparse.Namespace) -> int:
+    """Prints the tokenizer profiles: for which models, exact or approximate, data present or not.
+
+    A prompt may be approximate though its text is exact: for its tools, its images, or a template that is not known.
+    """
+    for profile in ProfileRegistry.with_builtins().describe():
+        _print(_profile_line(profile))
+    return FINE
+
+
 def key(options: argparse.Namespace) -> int:
     """Makes a new client key, shown once, and the lines for the configuration."""
     secret, lines = new_key(options.name)
     _print(f"{secret}\n\n# for gateway.toml; the key itself is stored nowhere\n{lines}")
     return FINE
+
+
+def _profile_line(profile: ProfileDescription) -> str:
+    exactness = "approximate" if profile.approximate else "text exact"
+    data = "data present" if profile.data_present else f"data missing: {profile.install or 'its package is not installed'}"
+    models = f", for {', '.join(profile.models)}" if profile.models else ""
+    return f"{profile.name}  {exactness}, {data}{models}"
 
 
 async def _ask_limits(configuration: Configuration) -> dict[str, int | None]:
@@ -126,6 +147,8 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--host", help="address to bind (default: server.host)")
             sub.add_argument("--port", help="port to bind, 0 for any (default: server.port)")
             sub.add_argument("--workers", type=_workers, default=1, metavar="N", help="number of processes (default: 1)")
+    listed = commands.add_parser("profiles", help=(profiles.__doc__ or "").splitlines()[0])
+    listed.set_defaults(command=profiles)
     keys = commands.add_parser("key", help=(key.__doc__ or "").splitlines()[0])
     keys.add_argument("new", choices=["new"], help="make a new key")
     keys.add_argument("name", metavar="NAME", help="the tenant it belongs to")

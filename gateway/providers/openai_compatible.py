@@ -129,7 +129,7 @@ class OpenAICompatibleProvider(Provider):
         return self._base.raw_path.decode("ascii").partition("?")[0].rstrip("/") + below
 
     def _root_path(self) -> str:
-        return self._path("").removesuffix("/v1") + "/"
+        return self._path("").removesuffix("/v1").removesuffix("/v1beta/openai") + "/"  # the latter is Gemini's
 
 
 async def _require_success(upstream: Upstream, *, own_key: bool) -> None:

@@ -19,6 +19,7 @@ from gateway.cli import main
 from gateway.providers.openai_compatible import OpenAICompatibleProvider
 from gateway.settings import ServerSettings
 from tests.support.running_app import GATEWAY, MODEL, write_tree
+from tokenizer_profiles import ProfileDescription, ProfileRegistry
 
 PORT, HOST = "SLUICEGATE_SERVER__PORT", "SLUICEGATE_SERVER__HOST"
 UNNAMED = 'provider = "up"\ntokenizer = "approximate"\n'
@@ -68,6 +69,25 @@ def test_models_prints_a_line_for_each(tmp_path: Path, capsys: pytest.CaptureFix
     ]
 
 
+def test_profiles_prints_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profiles"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("o200k_base  text exact, data present, for gpt-4o*, gpt-4.1*")
+    assert "approximate  approximate, data present" in lines
+    assert [line.split()[0] for line in lines] == list(ProfileRegistry.with_builtins().names())[1:]
+
+
+def test_profiles_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = [ProfileDescription("a", ("A*",), approximate=False, data_present=False, install="install words")]
+    missing.append(ProfileDescription("b:", (), approximate=False, data_present=False))
+    monkeypatch.setattr(ProfileRegistry, "describe", lambda registry: missing)
+    assert main(["profiles"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "a  text exact, data missing: install words, for A*",
+        "b:  text exact, data missing: its package is not installed",
+    ]
+
+
 @pytest.mark.parametrize("command", ["check", "models", "serve"])
 @pytest.mark.parametrize(
     ("gateway", "words"),
@@ -100,6 +120,7 @@ def test_a_directory_that_is_not_there_is_one_line_too(tmp_path: Path, capsys: p
         ["nonsense"],
         ["serve", "--nonsense"],
         ["check", "--port", "1"],
+        ["profiles", "--config", "."],
         ["key", "new"],
         ["key", "old", "team-a"],
         ["serve", "--config"],

@@ -232,6 +232,7 @@ def test_a_failed_connection_is_an_error_of_ours(error, code):
         ("http://model.test", "http://model.test/props"),
         ("http://model.test/llm/v1", "http://model.test/llm/props"),
         ("http://model.test/llm", "http://model.test/llm/props"),
+        ("http://model.test/v1beta/openai/", "http://model.test/props"),
     ],
 )
 def test_small_questions_go_to_the_root_of_the_server(base, url):
