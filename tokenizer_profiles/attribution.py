@@ -18,6 +18,8 @@ from tokenizer_profiles.base import Message
 _PRIVATE = [chr(code) for code in range(0xE000, 0xF900)]
 _TEXT_PARTS = ("text", "input_text", "output_text")
 _TAIL = 2  # characters of a mark behind the first
+_ROLE_AND_TEXT = 2  # keys of a message that has no more
+_HEADER = 48  # characters of what opens a turn: a special token or two and the name of a role
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,22 @@ def turn_openers(render: str, ends: Sequence[str], contents: re.Pattern[str], sp
     closing = {token for end in ends for token in special.findall(contents.split(end)[-1])}
     between = (special.findall(gap) for gap in contents.split(render)[1:])
     return frozenset(token for tokens in between for token in [token for token in tokens if token not in closing][:1])
+
+
+def are_turns(messages: Sequence[Message], starts: Sequence[int], render: str) -> bool:
+    """Whether a render plainly shows one turn a message, at these `starts`, and a last one that asks for the reply.
+
+    Each text has to begin directly behind the start of its turn and the name of its role. False says nothing but that marks have
+    to tell.
+    """
+    if len(starts) != len(messages) + 1:
+        return False
+    for message, (start, stop) in zip(messages, pairwise(starts), strict=True):
+        content = message.get("content")
+        text = content.lstrip()[:_HEADER] if isinstance(content, str) and len(message) == _ROLE_AND_TEXT else ""
+        if not text or render.find(text.rstrip(), start, min(stop, start + 2 * _HEADER)) < 0:
+            return False
+    return True
 
 
 def _is_visible(part: object) -> bool:

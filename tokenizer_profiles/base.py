@@ -34,13 +34,15 @@ class TokenCount(NamedTuple):
 class PromptCount:
     """The tokens of a whole prompt: `messages` (in order), `tools`, `response_format` and `template` add up to `total`.
 
-    `template` is what belongs to no message: BOS, the reply's primer, a template's default system prompt.
+    `template` is what belongs to no message: BOS, the reply's primer, a template's default system prompt. With `exact_total` the
+    prompt was counted as a whole, and parts marked approximate are only shares of it.
     """
 
     messages: tuple[TokenCount, ...]
     tools: TokenCount
     response_format: TokenCount
     template: TokenCount
+    exact_total: bool = False
 
     @property
     def total(self) -> int:
@@ -50,7 +52,9 @@ class PromptCount:
 
     @property
     def approximate(self) -> bool:
-        """Whether any part is an estimate."""
+        """Whether the total is an estimate, which it is where any part is one, unless the whole was counted."""
+        if self.exact_total:
+            return False
         parts = (self.tools, self.response_format, self.template, *self.messages)
         return True in [part.approximate for part in parts]
 

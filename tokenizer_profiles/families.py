@@ -99,9 +99,10 @@ class StandInProfile(TokenizerProfile):
             for message, part in zip(messages, counted.messages, strict=True)
         ]
         tools = _marked(await self._shown(counted.tools, request["tools"])) if request.get("tools") else counted.tools
-        return replace(
-            counted, messages=tuple(counts), tools=tools, template=counted.template if sure else _marked(counted.template)
-        )
+        template = counted.template if sure else _marked(counted.template)
+        marked = tools.approximate or template.approximate or tuple(counts) != counted.messages
+        exact = counted.exact_total and not marked
+        return replace(counted, messages=tuple(counts), tools=tools, template=template, exact_total=exact)
 
     async def _shown(self, tools: TokenCount, definitions: object) -> TokenCount:
         if tools.tokens:

@@ -22,6 +22,7 @@ from tokenizer_profiles.text_memo import TextMemo, memo_key
 _MOST_BOUNDARIES = 64
 _MOST_BEGINNINGS = 8  # of texts that are remembered besides the counts, so that a growing one is not cut anew
 _MOST_CHARACTERS = 1_000_000  # of such a text
+_WORTH_KEEPING = 16  # one is copied anew when more than this part of the text lies behind what is remembered
 _AWKWARD = (  # every kind of edge that a tokenizer may treat otherwise at the beginning or the end of its input
     " a",
     "a ",
@@ -95,7 +96,8 @@ class LocalSegments:
             tokens = [1] * len(pieces)
             tokens[::2] = [counts[item] for item in row]
             found.append(head.followed_by(measured(pieces, tokens)))
-            self._keep(text, found[-1])
+            if len(text) - head.ends[-1] > len(text) // _WORTH_KEEPING:
+                self._keep(text, found[-1])
         return found
 
     def _cut(self, text: str) -> list[str]:

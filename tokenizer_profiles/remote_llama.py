@@ -70,7 +70,8 @@ class LlamaCounting(CountingServer):
         tools = max(0, whole.total - plain.total)
         template = whole.total - tools - sum(count.tokens for count in counts) + learned.vocabulary.added
         with_media = tuple(self._with_media(*pair) for pair in zip(messages, counts, strict=True))
-        return PromptCount(with_media, TokenCount(tools), TokenCount(0), TokenCount(template))
+        exact = with_media == tuple(counts)
+        return PromptCount(with_media, TokenCount(tools), TokenCount(0), TokenCount(template), exact_total=exact)
 
     async def _known_server(self) -> _Learned:
         """What is known of the server; learned again when it has come back as another one."""
@@ -115,10 +116,7 @@ def _attributed(messages: Sequence[Message], renders: _Renders, plain: Measure, 
     """The tokens of each message within the plain render; exact for those whose mark and special token were found."""
     end = len(renders.plain) - (len(vocabulary.primer) if renders.plain.endswith(vocabulary.primer) else 0)
     special = vocabulary.special
-    if special is None:
-        boundaries = sorted(renders.places.values())
-    else:
-        boundaries = [match.start() for match in special.finditer(renders.plain)]
+    boundaries = [] if special is None else [match.start() for match in special.finditer(renders.plain)]
     counts: list[TokenCount] = []
     for span in spans(renders.places, boundaries, len(messages), end):
         tokens = plain.before(span.end) - plain.before(span.start)

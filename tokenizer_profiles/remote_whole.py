@@ -99,4 +99,4 @@ def apportioned(total: int, estimate: PromptCount, *, exact: bool) -> PromptCoun
     parts = (*estimate.messages, estimate.tools, estimate.response_format, estimate.template)
     *counts, template = shared(total, [part.tokens for part in parts])
     *messages, tools, response_format = [TokenCount(count, approximate=count > 0) for count in counts]
-    return PromptCount(tuple(messages), tools, response_format, TokenCount(template, approximate=not exact))
+    return PromptCount(tuple(messages), tools, response_format, TokenCount(template, approximate=not exact), exact_total=exact)

@@ -58,9 +58,10 @@ class Measure:
             (*self.ends, *(end + offset for offset in other.ends[1:])), (*self.sums, *(tokens + more for more in other.sums[1:]))
         )
 
-    def special(self) -> list[tuple[int, int]]:
-        """Where special tokens begin and end, when the text was cut at them: every second piece is one."""
-        return list(zip(self.ends[1:-1:2], self.ends[2:-1:2], strict=True))
+    def special(self) -> list[tuple[int, int, int]]:
+        """Where special tokens begin and end, when the text was cut at them, and the tokens before each: every second piece is
+        one."""
+        return list(zip(self.ends[1:-1:2], self.ends[2:-1:2], self.sums[1:-1:2], strict=True))
 
     def before(self, offset: int) -> int:
         """The tokens before a character; inside a segment in proportion to its characters. Never falls as `offset` grows."""

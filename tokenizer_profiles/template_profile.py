@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import pairwise
 from threading import Lock
 
-from tokenizer_profiles.attribution import Marks, marked_message, shared, spans, turn_openers
+from tokenizer_profiles.attribution import Marks, are_turns, marked_message, shared, spans, turn_openers
 from tokenizer_profiles.base import OFF_LOOP_CHARACTERS, Message, PromptCount, Request, TokenCount, TokenizerProfile
 from tokenizer_profiles.chat_template import Chat, ChatTemplate, TemplateRefused
 from tokenizer_profiles.images import ImageRule
@@ -90,18 +91,6 @@ class _Texts(TextTokenizer):
     approximate = True
 
 
-@dataclass(frozen=True, slots=True)
-class _Renders:
-    """A chat as the template renders it: with tools and without them; `places` are where the marks of the messages stand in
-    the latter, `end` where the text begins that asks for the reply."""
-
-    whole: str
-    plain: str
-    places: Mapping[int, int]
-    end: int
-    spoilt: bool  # whether it held lone surrogates, which no server can be sent
-
-
 class _Counter:
     """What a loaded profile counts with."""
 
@@ -123,16 +112,19 @@ class _Counter:
 
     def count_prompt(self, messages: Sequence[Message], request: Request) -> PromptCount:
         """The tokens of the rendered chat. Raises TemplateRefused."""
-        renders = self._rendered(messages, request)
-        plain, *others = self._segments.measure(*dict.fromkeys((renders.plain, renders.whole)))
+        found = self._template.render(messages, request, tools=False)
+        text = _sendable(found)
+        with_tools = _sendable(self._template.render(messages, request)) if request.get("tools") else text
+        plain, *others = self._segments.measure(*dict.fromkeys((text, with_tools)))
         whole = others[0] if others else plain
-        total = whole.total + (0 if self._bos and renders.whole.startswith(self._bos) else self._bos_tokens)
-        counts = self._attributed(messages, renders, plain)
+        total = whole.total + (0 if self._bos and with_tools.startswith(self._bos) else self._bos_tokens)
+        counts = self._attributed(messages, request, found, plain)
         tools = max(0, whole.total - plain.total)
-        template = total - tools - sum(count.tokens for count in counts)
-        guess = renders.spoilt or self._template.guesses(messages)
-        finished = tuple(self._with_media(*pair) for pair in zip(messages, counts, strict=True))
-        return PromptCount(finished, TokenCount(tools), TokenCount(0), TokenCount(template, guess))
+        template = total - tools - sum([count.tokens for count in counts])
+        guess = text != found or self._template.guesses(messages)  # lone surrogates can be sent to no server
+        finished = [self._with_media(*pair) for pair in zip(messages, counts, strict=True)]
+        exact = not guess and finished == counts
+        return PromptCount(tuple(finished), TokenCount(tools), TokenCount(0), TokenCount(template, guess), exact_total=exact)
 
     def _count_text(self, text: str) -> int:
         return self._segments.count(_sendable(text))
@@ -143,13 +135,6 @@ class _Counter:
             return frozenset()
         ends = [self._template.tried(_PROBE[:count], asks_reply=False) for count in (1, 2)]
         return turn_openers(self._template.tried(_PROBE), ends, _PROBE_TEXTS, special)
-
-    def _rendered(self, messages: Sequence[Message], request: Request) -> _Renders:
-        found = self._template.render(messages, request, tools=False)
-        plain = _sendable(found)
-        whole = _sendable(self._template.render(messages, request)) if request.get("tools") else plain
-        places, end = self._places(messages, request, found)
-        return _Renders(whole, plain, places, end, spoilt=plain != found)
 
     def _places(self, messages: Sequence[Message], request: Request, plain: str) -> tuple[Mapping[int, int], int]:
         """Where the marks stand, and where the text begins that asks for the reply; none where the marks changed the render.
@@ -178,23 +163,23 @@ class _Counter:
         text, places = marks.taken_out(render)
         return (places, len(text)) if plain.startswith(text) else None
 
-    def _attributed(self, messages: Sequence[Message], renders: _Renders, plain: Measure) -> list[TokenCount]:
-        """The tokens of each message within the plain render; exact for those whose mark and boundary were found."""
+    def _attributed(self, messages: Sequence[Message], request: Request, render: str, plain: Measure) -> list[TokenCount]:
+        """The tokens of each message within the plain render; exact for those whose place and boundary were found."""
         found = plain.special()
-        cut = spans(
-            renders.places,
-            [start for start, _ in found],
-            len(messages),
-            renders.end,
-            openers=[start for start, end in found if renders.plain[start:end] in self._openers],
-            origin=len(self._bos) if renders.plain.startswith(self._bos) else 0,
-        )
+        openers = [(start, before) for start, end, before in found if render[start:end] in self._openers]
+        turns = openers[len(openers) - len(messages) - 1 :]  # a template may have put a system message of its own in front
+        if are_turns(messages, [start for start, _ in turns], render):
+            return [TokenCount(after - before) for (_, before), (_, after) in pairwise(turns)]
+        places, end = self._places(messages, request, render)
+        boundaries, starts = [start for start, *_ in found], [start for start, _ in openers]
+        origin = len(self._bos) if render.startswith(self._bos) else 0
+        cut = spans(places, boundaries, len(messages), end, openers=starts, origin=origin)
         counts: list[TokenCount] = []
         after = plain.before(cut[0].start)
         for span in cut:
             before, after = after, plain.before(span.end)
             tokens = after - before
-            if span.last - span.first == 1 and found and span.first in renders.places:
+            if span.last - span.first == 1 and found and span.first in places:
                 counts.append(TokenCount(tokens))
                 continue
             weights = [_EMPTY_WEIGHT + text_weight(message, _MOST_WEIGHT) for message in messages[span.first : span.last]]

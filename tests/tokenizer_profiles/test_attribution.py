@@ -4,10 +4,11 @@ import re
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_profiles.attribution import Marks, Span, marked_message, shared, spans, turn_openers
+from tokenizer_profiles.attribution import Marks, Span, are_turns, marked_message, shared, spans, turn_openers
 
 
 def test_marks_begin_with_what_is_not_in_the_input() -> None:
@@ -134,3 +135,33 @@ def test_shares_add_up(tokens: int, weights: list[int]) -> None:
     shares = shared(tokens, weights)
     assert sum(shares) == (tokens if sum(weights) else 0)
     assert min(shares) >= 0
+
+
+RENDER = "<t>user\nHello\n<t>assistant\nYes\n<t>assistant\n"
+HELLO, YES = {"role": "user", "content": "Hello "}, {"role": "assistant", "content": "\nYes"}
+STARTS = [at.start() for at in re.finditer("<t>", RENDER)]
+
+
+def test_turns_are_plain_to_see_where_each_text_begins_one() -> None:
+    assert are_turns([HELLO, YES], STARTS, RENDER)
+    assert are_turns([], [0], "<t>assistant\n")
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [HELLO],
+        [HELLO, YES, YES],
+        [YES, HELLO],
+        [HELLO, {"role": "assistant", "content": " "}],
+        [HELLO, {"role": "assistant", "content": None}],
+        [HELLO, {**YES, "tool_calls": []}],
+        [HELLO, {"role": "assistant", "content": [{"type": "text", "text": "Yes"}]}],
+    ],
+)
+def test_where_they_are_not_marks_have_to_tell(messages: list[dict[str, Any]]) -> None:
+    assert not are_turns(messages, STARTS, RENDER)
+
+
+def test_a_text_far_behind_its_turn_s_start_is_another_s() -> None:
+    assert not are_turns([HELLO], [0, 100], f"<t>user\n{'x' * 90}Hello<t>")

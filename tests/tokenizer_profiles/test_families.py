@@ -181,6 +181,9 @@ def test_tools_and_calls_of_llama_are_marked() -> None:
     assert counted.tools.tokens > 15
     assert counted.tools.approximate
     assert [part.approximate for part in counted.messages] == [False, False, True, True]
+    assert counted.approximate
+    assert count(profile, chat).approximate
+    assert not count(profile, CHAT).approximate
     assert counted.messages[2].tokens > 8
 
 

@@ -34,7 +34,7 @@ def test_a_text_is_cut_at_the_tokens_that_were_seen() -> None:
     (measure,) = segments.measure("<s><turn>ab<other></turn>c")
     assert measure.ends == (0, 0, 3, 3, 9, 18, 25, 26)
     assert measure.sums == (0, 0, 1, 1, 2, 5, 6, 7)
-    assert measure.special() == [(0, 3), (3, 9), (18, 25)]
+    assert measure.special() == [(0, 3, 0), (3, 9, 1), (18, 25, 5)]
 
 
 def test_each_text_is_tokenised_once() -> None:

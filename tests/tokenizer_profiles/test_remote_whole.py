@@ -39,6 +39,7 @@ def test_the_total_is_the_servers_and_exact_and_its_parts_are_estimates() -> Non
     counted = count(counting(ToyCounter("/count", "n")), CHAT)
     assert counted.total == 2 + letters(CHAT) - len("userassistant")
     assert not counted.template.approximate
+    assert not counted.approximate
     assert all(part.approximate for part in counted.messages)
     assert counted.messages[1].tokens > 2 * counted.messages[0].tokens > 0
 

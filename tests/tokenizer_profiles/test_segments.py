@@ -94,8 +94,8 @@ def test_a_template_that_is_no_prefix_of_itself_has_no_primer() -> None:
 
 
 def test_special_tokens_stand_at_every_second_place() -> None:
-    assert Measure((0, 2, 5, 9), (0, 2, 3, 7)).special() == [(2, 5)]
-    assert Measure((0, 0, 3, 3), (0, 0, 1, 1)).special() == [(0, 3)]
+    assert Measure((0, 2, 5, 9), (0, 2, 3, 7)).special() == [(2, 5, 2)]
+    assert Measure((0, 0, 3, 3), (0, 0, 1, 1)).special() == [(0, 3, 0)]
     assert Measure((0, 7), (0, 4)).special() == []
 
 

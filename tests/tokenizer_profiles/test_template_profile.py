@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.tokenizer_profiles.toy_tokenizer import TEMPLATE, TURNS, toy_tokenizer
 from tokenizer_profiles import ProfileDataMissing, PromptCount
+from tokenizer_profiles.attribution import Marks
 from tokenizer_profiles.base import OFF_LOOP_CHARACTERS
 from tokenizer_profiles.images import TileRule
 from tokenizer_profiles.template_profile import TemplateProfile
@@ -122,6 +123,7 @@ def test_without_boundaries_the_whole_is_exact_and_the_messages_are_shares() -> 
     assert [part.approximate for part in counted.messages] == [True, True]
     assert numbers(counted)[1] > 40
     assert not counted.template.approximate
+    assert not counted.approximate
 
 
 def test_marks_are_left_out_when_the_template_changes_them() -> None:
@@ -132,9 +134,16 @@ def test_marks_are_left_out_when_the_template_changes_them() -> None:
 
 
 def test_a_chat_that_holds_every_mark_is_counted_without() -> None:
-    counted = count(toy(), [{"role": "user", "content": "".join(map(chr, range(0xE000, 0xF900)))}])
+    every = {"role": "user", "content": "".join(map(chr, range(0xE000, 0xF900))), "extra": 1}  # not plainly a turn
+    counted = count(toy(), [every])
     assert counted.total == 1 + turn("user", " " * 6400) + 11
     assert counted.messages[0].approximate
+
+
+def test_a_plain_chat_needs_no_second_render(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Marks, "avoiding", None)
+    chat = [{"role": "user", "content": " a "}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+    assert not count(toy(), chat).approximate
 
 
 def test_a_template_that_refuses_the_marked_chat_is_counted_without() -> None:
@@ -176,6 +185,7 @@ def test_images_are_estimated_beside_the_text() -> None:
     counted = count(toy(), [{"role": "user", "content": parts}])
     assert counted.messages[0].tokens > turn("user", "Hi") + 85
     assert counted.messages[0].approximate
+    assert counted.approximate
 
 
 @pytest.mark.parametrize("content", [5, {"a": 1}, [7, {"type": "riddle", "text": 3}], [["x"]], True])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from tests.tokenizer_profiles.offline_tokenizers import offline_folder
-from tokenizer_profiles import PromptCount
+from tokenizer_profiles import PromptCount, template_profile
 from tokenizer_profiles.chat_template import ChatTemplate
 from tokenizer_profiles.huggingface import read_folder
 from tokenizer_profiles.images import TileRule
@@ -131,6 +131,21 @@ SYSTEM = st.just([]) | CONTENTS.map(lambda text: [{"role": "system", "content": 
 CHATS = st.tuples(SYSTEM, PLAIN_TURNS, st.just([]) | CALLS, CONTENTS).map(
     lambda found: [*found[0], *found[1], *found[2], {"role": "user", "content": found[3]}]
 )
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_turns_tell_what_marks_tell(name: str, real: Real, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile, _, _ = real(name)
+
+    @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+    @given(CHATS)
+    def equal(chat: Chat) -> None:
+        told = count(profile, chat)
+        with monkeypatch.context() as patch:
+            patch.setattr(template_profile, "are_turns", lambda *_: False)
+            assert numbers(count(profile, chat)) == numbers(told)
+
+    equal()
 
 
 @pytest.mark.parametrize("name", REAL)
