@@ -21,7 +21,7 @@ from gateway.errors import StoreUnavailable
 from gateway.generation import GenerationService
 from gateway.model_catalog import ModelCatalog, require_known
 from gateway.model_limits import ModelLimits
-from gateway.preparation import PromptPreparer
+from gateway.preparation import Preferences, PromptPreparer
 from gateway.providers.base import Provider, ProviderConfig, Timeouts
 from gateway.providers.builtin import BUILTIN as PROVIDER_KINDS
 from gateway.recorder import AuditRecorder
@@ -109,7 +109,7 @@ class Gateway:
         self._providers += providers.values()
         limits = ModelLimits(providers)
         self._counting = PromptCounting(self._profiles, {name: provider.ask for name, provider in providers.items()})
-        preparer = PromptPreparer(models.resolve, self._strategies, self._counting, limits, settings.clients.report)
+        preparer = PromptPreparer(models.resolve, self._strategies, self._counting, limits, preferences_of(settings))
         generations = GenerationService(preparer, self._recorder, providers)
         return Engine(settings, models, Tenants(settings.auth), limits, preparer, generations)
 
@@ -176,6 +176,11 @@ class Gateway:
             with suppress(StoreUnavailable):
                 await self._store.purge(time.time() - days * _DAY_S)
             await asyncio.sleep(PURGE_EVERY_S)
+
+
+def preferences_of(settings: Settings) -> Preferences:
+    """What the configuration says of fitting."""
+    return Preferences(settings.clients.report, settings.summarize.budget_share, settings.summarize.max_tokens)
 
 
 def make_providers(settings: Settings) -> dict[str, Provider]:

@@ -20,7 +20,8 @@ MAX_TEXT = 64 * 1024  # characters of a block's text, and bytes of a message, th
 
 
 class AuditBlock(NamedTuple):
-    """One block of a prompt. Its text is `content`, or that of the message at position `message` of the body."""
+    """One block of a prompt. Its text is `content`, or that of the message at position `message` of the body; `position` is
+    its place among the messages of the request, None for a block that is not one of those."""
 
     order: int
     id: str
@@ -36,6 +37,7 @@ class AuditBlock(NamedTuple):
     truncated_to: int | None = None
     message: int | None = None
     content: str | None = None
+    position: int | None = None
 
 
 class AuditSummary(msgspec.Struct, frozen=True):

@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from gateway.shifting import BlockKind, PromptBlock
-from gateway.shifting.links import ToolLinks
+from gateway.shifting.blocks import text_of
+from gateway.shifting.links import ToolLinks, tool_links
 from tokenizer_profiles.base import TokenCount
 
 
@@ -71,12 +74,22 @@ class MarkRule:
         return [i for i, message in enumerate(messages) if message.message.get("name") == self.name]
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryEntry:
+    """A remembered text that a client hands over beside its messages."""
+
+    content: str
+    relevance: float | None = None
+    required: bool = False
+
+
 @dataclass(slots=True)
 class ChatMessage:
     """One message with everything that can be known of it alone; shared by all requests that hold the same bytes.
 
-    `outgoing` is what the provider gets: `raw` itself unless the message carried fields of our own. The rest only remembers:
-    `counts` the tokens by tokenizer profile, `block` and `row` what was last made of it at `position`, for the next turn.
+    `outgoing` is what the provider gets: `raw` itself unless the message carried fields of our own. `source` says who wrote it:
+    the request, its memory, a strategy, a plug-in. The rest only remembers: `counts` the tokens by tokenizer profile, `block` and
+    `row` what was last made of it at `position`, for the next turn.
     """
 
     raw: bytes
@@ -88,6 +101,7 @@ class ChatMessage:
     id: str | None = None
     marks: Marks = NO_MARKS
     unknown_meta: tuple[str, ...] = ()
+    source: str = "request"
     counts: dict[str, TokenCount] = field(default_factory=dict)
     block: PromptBlock | None = None
     row: tuple[Any, Any] | None = None
@@ -105,6 +119,7 @@ class ContextOptions:
     report: str | None = None
     auxiliary: bool = False
     rules: tuple[MarkRule, ...] = ()
+    memory: tuple[MemoryEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +142,14 @@ class ChatRequest:
     tenant: str | None = None
     authorization: str | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def made_message(message: Mapping[str, Any], source: str, message_id: str | None = None, marks: Marks = NO_MARKS) -> ChatMessage:
+    """A message of our own making."""
+    raw = msgspec.json.encode(message)
+    return ChatMessage(
+        raw, raw, message, str(message.get("role", "")), text_of(message), tool_links(message), message_id, marks, source=source
+    )
 
 
 def marked(request: ChatRequest) -> tuple[list[Marks], list[Diagnostic]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gateway.chat import ChatMessage, ChatRequest
 from gateway.json_reading import read_json
@@ -48,6 +49,13 @@ class PromptCounting:
         prompt = await profile.count_prompt([message.message for message in messages], others)
         estimated = profile.approximate or prompt.template.approximate
         return Counted(_shown(profile, config), estimated, additive=False, prompt=prompt)
+
+    def alone(self, config: ModelConfig, upstream_model: str, message: Mapping[str, Any]) -> int:
+        """See CountingPort.alone."""
+        profile = self._profile(config, upstream_model)
+        if not isinstance(profile, AdditiveProfile):
+            profile = self._registry.resolve(APPROXIMATE, upstream_model)
+        return profile.count_message(message).tokens if isinstance(profile, AdditiveProfile) else 0
 
     async def ready_profile(self, config: ModelConfig, upstream_model: str) -> TokenizerProfile:
         """The profile of a model, loaded; the approximate one, which says so in every answer, where its data is missing."""

@@ -6,31 +6,29 @@ provider and no web framework below this line of sight.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
-from gateway.audit import AuditBlock
+from gateway.assembly import Assembled, assembled
 from gateway.chat import NO_MARKS, ChatMessage, ChatRequest, Diagnostic, Marks, marked
 from gateway.errors import InvalidRequest
+from gateway.fitting import Fitted, counter_of, taken_up
+from gateway.ledger import ledger_of
 from gateway.model_catalog import Limits, ModelConfig
 from gateway.prepared import PreparedPrompt
 from gateway.shifting import (
     ContextBudget,
+    ContextStrategy,
     ContextStrategyRegistry,
     PromptBlock,
-    Reason,
     ShiftOptions,
     ShiftResult,
     UnknownStrategy,
 )
 from gateway.shifting.blocks import kind_of_role
-from gateway.shifting.reasons import inclusion_reasons
-from tokenizer_profiles.base import PromptCount, TokenCount
-
-# What the row of a message in the audit follows from: block, count, order, tokens, whether and why it stays, its group's oldest.
-_Standing = tuple[PromptBlock, TokenCount, int, int | None, bool, Reason, int | None]
-_Shift = Callable[[Sequence[PromptBlock], PromptCount, int, float], ShiftResult[PromptBlock]]
+from tokenizer_profiles.base import PromptCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +49,9 @@ class CountingPort(Protocol):
     ) -> Counted:
         """The tokens of these messages with the request's tools and formats."""
 
+    def alone(self, config: ModelConfig, upstream_model: str, message: Mapping[str, Any]) -> int:
+        """The tokens of one message by itself; estimated, rather high, where the model counts whole prompts only."""
+
 
 class LimitsPort(Protocol):
     """Finds the limits of a model."""
@@ -60,14 +61,12 @@ class LimitsPort(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Fitted:
-    """The outcome of shifting: blocks that stay with their final counts, and why the others left."""
+class Preferences:
+    """What the configuration says of fitting: the report level, and a summary's room, as a share of the budget and in tokens."""
 
-    kept: Sequence[PromptBlock]
-    positions: Sequence[int]
-    reasons: dict[str, Reason]
-    prompt: PromptCount
-    tokens: int
+    report: str = "off"
+    summary_share: float = 0.10
+    summary_tokens: int = 1024
 
 
 class PromptPreparer:
@@ -79,13 +78,13 @@ class PromptPreparer:
         strategies: ContextStrategyRegistry,
         counting: CountingPort,
         limits: LimitsPort,
-        default_report: str,
+        preferences: Preferences,
     ) -> None:
         self._resolve = resolve
         self._strategies = strategies
         self._counting = counting
         self._limits = limits
-        self._default_report = default_report
+        self._preferences = preferences
 
     async def prepare(self, request: ChatRequest) -> PreparedPrompt:
         """Fits a request to its model, else to the first of the model's fallbacks that it fits.
@@ -105,19 +104,26 @@ class PromptPreparer:
 
     async def _prepare_for(self, config: ModelConfig, upstream_model: str, request: ChatRequest) -> PreparedPrompt:
         strategy = request.options.strategy or config.context_strategy
-        shift = self._shift(strategy)
+        chosen = self._strategy(strategy)
         limits = await self._limits.limits(config, upstream_model)
-        counted = await self._counting.count(config, upstream_model, request, request.messages)
-        budget, output_limit = _budget(request, config, limits, exact=not counted.estimated)
         marks, diagnostics = marked(request)
-        blocks = _blocks(request, marks, counted.prompt)
+        prompt = assembled(request, marks)
+        counted = await self._counting.count(config, upstream_model, request, prompt.messages)
+        budget, output_limit = _budget(request, config, limits, exact=not counted.estimated)
+        blocks = _blocks(prompt, counted.prompt)
 
-        async def count(positions: Sequence[int]) -> PromptCount:
-            chosen = [request.messages[i] for i in positions]
-            return (await self._counting.count(config, upstream_model, request, chosen)).prompt
+        async def count(messages: Sequence[ChatMessage]) -> PromptCount:
+            return (await self._counting.count(config, upstream_model, request, messages)).prompt
 
-        fitted = await _fit(blocks, counted, shift, budget.prompt_limit, config.cut_step, count)
-        audited = _audit_blocks(request, blocks, counted.prompt, fitted)
+        limit = budget.prompt_limit
+        tokens = counter_of(counted.prompt, partial(self._counting.alone, config, upstream_model))
+        result = chosen.shift(blocks, tokens, limit, options=self._options(config, limit))
+        if len(result.kept) == len(blocks) and list(result.kept) == blocks:
+            fitted = Fitted((), counted.prompt, result.prompt_tokens, untouched=True)
+        else:
+            additive = counted.prompt if counted.additive else None
+            fitted = await taken_up(result, blocks, prompt.messages, limit=limit, additive=additive, count=count)
+        ledger = ledger_of(prompt, blocks, counted.prompt, fitted)
         return PreparedPrompt(
             request=request,
             provider=config.provider,
@@ -125,61 +131,30 @@ class PromptPreparer:
             upstream_model=upstream_model,
             strategy=strategy,
             tokenizer=counted.profile,
-            approximate=counted.prompt.approximate,
+            approximate=fitted.prompt.approximate,
             budget=budget,
             prompt_tokens=fitted.tokens,
             prompt_tokens_before=counted.prompt.total,
-            blocks=audited,
-            excluded=[block for block in audited if not block.included] if len(fitted.kept) < len(blocks) else (),
-            kept=fitted.positions,
-            report=request.options.report or self._default_report,
+            blocks=ledger.blocks,
+            excluded=() if fitted.untouched else [block for block in ledger.blocks if not block.included],
+            messages=ledger.messages,
+            kept=ledger.kept,
+            report=request.options.report or self._preferences.report,
             output_limit=output_limit,
-            diagnostics=(*request.diagnostics, *diagnostics, *_remarks(strategy, marks, limits)),
+            diagnostics=(*request.diagnostics, *diagnostics, *_remarks(strategy, marks, limits, result, fitted)),
         )
 
-    def _shift(self, name: str) -> _Shift:
+    def _strategy(self, name: str) -> ContextStrategy:
         try:
-            strategy = self._strategies.get(name)
+            strategy: ContextStrategy = self._strategies.get(name)
         except UnknownStrategy as error:
             known = ", ".join(error.names())
             raise InvalidRequest(f"There is no such context strategy; known are {known}.", param="contextStrategy") from error
+        return strategy
 
-        def shift(blocks: Sequence[PromptBlock], prompt: PromptCount, limit: int, cut_step: float) -> ShiftResult[PromptBlock]:
-            fixed = prompt.tools.tokens + prompt.response_format.tokens + prompt.template.tokens
-
-            def count(items: Sequence[PromptBlock]) -> int:
-                return fixed + sum([block.tokens or 0 for block in items])
-
-            found: ShiftResult[PromptBlock] = strategy.shift(blocks, count, limit, options=ShiftOptions(cut_step))
-            return found
-
-        return shift
-
-
-async def _fit(
-    blocks: Sequence[PromptBlock],
-    counted: Counted,
-    shift: _Shift,
-    limit: int,
-    cut_step: float,
-    count: Callable[[Sequence[int]], Awaitable[PromptCount]],
-) -> _Fitted:
-    """Shifts; where parts don't add up to the whole, what is left is counted anew, and more leaves until it fits."""
-    result = shift(blocks, counted.prompt, limit, cut_step)
-    if len(result.kept) == len(blocks):
-        return _Fitted(result.kept, range(len(blocks)), {}, counted.prompt, result.prompt_tokens)
-    position = {block.id: i for i, block in enumerate(blocks)}
-    reasons, prompt, kept, tokens = dict(result.reasons), counted.prompt, result.kept, result.prompt_tokens
-    settled = counted.additive
-    while not settled:
-        prompt = await count([position[block.id] for block in kept])
-        kept = [replace(block, tokens=part.tokens) for block, part in zip(kept, prompt.messages, strict=True)]
-        tokens = prompt.total
-        result = shift(kept, prompt, limit, 0.0)
-        settled = len(result.kept) == len(kept)
-        reasons |= result.reasons
-        kept = result.kept
-    return _Fitted(kept, [position[block.id] for block in kept], reasons, prompt, tokens)
+    def _options(self, config: ModelConfig, limit: int) -> ShiftOptions:
+        share = int(self._preferences.summary_share * max(0, limit))
+        return ShiftOptions(config.cut_step, min(self._preferences.summary_tokens, share))
 
 
 def _budget(request: ChatRequest, config: ModelConfig, limits: Limits, *, exact: bool) -> tuple[ContextBudget, int | None]:
@@ -192,24 +167,25 @@ def _budget(request: ChatRequest, config: ModelConfig, limits: Limits, *, exact:
     return ContextBudget.of(context_limit, reserve, safety_margin=config.safety_margin, exact=exact), output_limit
 
 
-def _blocks(request: ChatRequest, marks: Sequence[Marks], prompt: PromptCount) -> list[PromptBlock]:
+def _blocks(prompt: Assembled, counted: PromptCount) -> list[PromptBlock]:
     return [
         known
         if (known := message.block) is not None
-        and message.position == position
+        and message.position == index
         and known.tokens == count.tokens
         and mark is message.marks
-        else _block(position, message, mark, count.tokens)
-        for position, (message, mark, count) in enumerate(zip(request.messages, marks, prompt.messages, strict=True))
+        else _block(index, message, mark, count.tokens)
+        for index, message, mark, count in zip(prompt.indexes, prompt.messages, prompt.marks, counted.messages, strict=True)
     ]
 
 
-def _block(position: int, message: ChatMessage, marks: Marks, tokens: int) -> PromptBlock:
+def _block(index: int | None, message: ChatMessage, marks: Marks, tokens: int) -> PromptBlock:
     made = PromptBlock(
-        id=f"m{position}",
+        id=message.id or message.source if index is None else f"m{index}",
         role=message.role,
         content=message.text,
         kind=marks.kind or kind_of_role(message.role),
+        source=message.source,
         pinned=marks.pinned is True,
         required=marks.required is True,
         relevance=marks.relevance,
@@ -218,56 +194,18 @@ def _block(position: int, message: ChatMessage, marks: Marks, tokens: int) -> Pr
         links=message.links,
         manual_excluded=marks.manual_excluded is True,
     )
-    if marks is message.marks:
-        message.block, message.position = made, position
+    if marks is message.marks and index is not None:
+        message.block, message.position = made, index
     return made
 
 
-def _audit_blocks(request: ChatRequest, blocks: Sequence[PromptBlock], before: PromptCount, fitted: _Fitted) -> list[AuditBlock]:
-    """Every block in real order: tools, response-format, template, then the messages, kept or not."""
-    out: list[AuditBlock] = []
-    for kind, count in (("tools", fitted.prompt.tools), ("response-format", fitted.prompt.response_format)):
-        if count.tokens:
-            out.append(_request_block(len(out), kind, count.tokens, count.approximate))
-    template = fitted.prompt.template
-    out.append(_request_block(len(out), "template", template.tokens, template.approximate))
-    reasons, oldest = inclusion_reasons(blocks)
-    kept = None if len(fitted.kept) == len(blocks) else dict(zip(fitted.positions, fitted.kept, strict=True))
-    start = len(out)
-    for i, (block, message, count, reason) in enumerate(zip(blocks, request.messages, before.messages, reasons, strict=True)):
-        stays = block if kept is None else kept.get(i)
-        if stays is None:
-            reason = fitted.reasons.get(block.id, Reason.CONTEXT_SHIFT)
-        standing = (block, count, start + i, (stays or block).tokens, stays is not None, reason, oldest.get(i))
-        known = message.row
-        out.append(known[1] if known is not None and known[0] == standing else _audit_block(i, message, standing))
-    return out
-
-
-def _audit_block(position: int, message: ChatMessage, standing: _Standing) -> AuditBlock:
-    """The row of a message, remembered for the next turn, in which most are the same."""
-    block, count, order, tokens, included, reason, oldest = standing
-    group = None if oldest is None else f"g{oldest}"
-    named = (order, message.id or block.id, block.role, block.kind, block.source, _name(message))
-    made = AuditBlock(*named, tokens or 0, count.approximate, included, reason, group, None, position)
-    message.row = (standing, made)
-    return made
-
-
-def _request_block(order: int, kind: str, tokens: int, approximate: bool) -> AuditBlock:
-    source = "template" if kind == "template" else "request"
-    return AuditBlock(
-        order, kind, "system", kind, source, None, tokens, approximate, True, Reason.PROTECTED_REQUEST.value, content=""
-    )
-
-
-def _name(message: ChatMessage) -> str | None:
-    found = message.message.get("name")
-    return found if isinstance(found, str) else None
-
-
-def _remarks(strategy: str, marks: Sequence[Marks], limits: Limits) -> list[Diagnostic]:
-    out = []
+def _remarks(
+    strategy: str, marks: Sequence[Marks], limits: Limits, result: ShiftResult[PromptBlock], fitted: Fitted
+) -> list[Diagnostic]:
+    out = [Diagnostic("shift", "info", code, text) for code, text in result.diagnostics]
+    if fitted.withdrawn:
+        text = f"{len(fitted.withdrawn)} added blocks left again: with them the last count was over the budget"
+        out.append(Diagnostic("shift", "warning", "added-blocks-withdrawn", text))
     if strategy != "manual" and marks.count(NO_MARKS) < len(marks) and any(mark.manual_excluded for mark in marks):
         text = "exclusion marks act under the strategy manual only; they were ignored"
         out.append(Diagnostic("shift", "warning", "exclusion-ignored", text))

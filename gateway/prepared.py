@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gateway.audit import AuditBlock, AuditSummary, encode_body
-from gateway.chat import ChatRequest, Diagnostic
+from gateway.chat import ChatMessage, ChatRequest, Diagnostic
 from gateway.errors import GatewayError, Number, ProviderContextOverflow, TokenBudgetExceeded
 from gateway.shifting import ContextBudget
 
@@ -28,9 +28,9 @@ def overflow_message(code: str, *, limit: int, prompt: int, reserve: int) -> str
 class PreparedPrompt:
     """A request after fitting.
 
-    `blocks` are the audit's, in order, and `excluded` those that were left out; `kept` are the positions of the messages that go
-    out. `output_limit` is the number that replaces the request's own reply limits, None where they stand. Token numbers as in
-    the audit.
+    `blocks` are the audit's, in order, and `excluded` those that were left out. `messages` are those that the blocks speak of,
+    the request's own and others; `kept` are the positions of those that go out, in order. `output_limit` is the number that
+    replaces the request's own reply limits, None where they stand. Token numbers as in the audit.
     """
 
     request: ChatRequest
@@ -45,6 +45,7 @@ class PreparedPrompt:
     prompt_tokens_before: int
     blocks: Sequence[AuditBlock]
     excluded: Sequence[AuditBlock]
+    messages: Sequence[ChatMessage]
     kept: Sequence[int]
     report: str
     output_limit: int | None = None
@@ -69,7 +70,7 @@ class PreparedPrompt:
     def outgoing(self) -> bytes:
         """The request for the provider: the client's own bytes where nothing had to change."""
         request = self.request
-        everything = len(self.kept) == len(request.messages)
+        everything = self.messages is request.messages and len(self.kept) == len(request.messages)
         if request.untouched and everything and self.upstream_model == request.model and self.output_limit is None:
             return request.body
         changed: dict[str, bytes] = {}
@@ -79,7 +80,7 @@ class PreparedPrompt:
             limit = self.output_limit
             too_large = (name for name in request.limit_fields if float(request.fields[name]) > limit)
             changed.update(dict.fromkeys(too_large, b"%d" % limit))
-        messages = request.messages
+        messages = self.messages
         changed["messages"] = b"[" + b",".join([messages[i].outgoing for i in self.kept]) + b"]"
         return _join({**request.fields, **changed})
 
@@ -116,7 +117,7 @@ class PreparedPrompt:
 
     def body(self) -> bytes:
         """The audit's body: the blocks, and the messages they speak of."""
-        messages = self.request.messages
+        messages = self.messages
         return encode_body(self.blocks, [message.outgoing for message in messages], [message.message for message in messages])
 
     def summary(self) -> AuditSummary:

@@ -42,7 +42,8 @@ class ShiftResult(Generic[Item]):
     """A partition of the input, in its order.
 
     `truncated` holds what was compressed rather than dropped. `prompt_tokens` is the last whole count of `kept`; `fits` says
-    whether that is within the budget. `reasons` names, by block id, why a block left where it is not context-shift.
+    whether that is within the budget. `reasons` names, by block id, why a block left where it is not context-shift; `diagnostics`
+    are remarks for people, each a stable code and a text.
     """
 
     kept: Sequence[Item]
@@ -51,3 +52,4 @@ class ShiftResult(Generic[Item]):
     prompt_tokens: int = 0
     fits: bool = True
     reasons: Mapping[str, Reason] = field(default_factory=dict)
+    diagnostics: Sequence[tuple[str, str]] = ()

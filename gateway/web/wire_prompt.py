@@ -67,7 +67,7 @@ def described(summary: AuditSummary) -> dict[str, Any]:
 
 def _reported(block: AuditBlock) -> dict[str, Any]:
     return {
-        "index": block.message,
+        "index": block.position,
         "id": block.id,
         "role": block.role,
         "kind": block.kind,

@@ -15,7 +15,7 @@ from gateway.chat import ChatMessage, ChatRequest, ContextOptions, Diagnostic, M
 from gateway.counting import PromptCounting
 from gateway.errors import InvalidRequest, ModelNotFound
 from gateway.model_catalog import Limits, ModelConfig
-from gateway.preparation import Counted, PromptPreparer
+from gateway.preparation import Counted, Preferences, PromptPreparer
 from gateway.prepared import PreparedPrompt
 from gateway.shifting import BlockKind, ContextStrategyRegistry, PromptBlock, Reason, ShiftOptions, ShiftResult
 from gateway.shifting.blocks import block_of
@@ -75,7 +75,7 @@ def prepare(
 
     counting = PromptCounting(profiles(words=profile or WordProfile()), {})
     registry = strategies or ContextStrategyRegistry.with_builtins()
-    return run(PromptPreparer(resolve, registry, counting, FileLimits(warning), "off").prepare(request))
+    return run(PromptPreparer(resolve, registry, counting, FileLimits(warning), Preferences()).prepare(request))
 
 
 def messages_of(prepared: PreparedPrompt) -> list[AuditBlock]:
@@ -333,7 +333,7 @@ def test_a_count_that_grows_whatever_leaves_still_ends() -> None:
 
     counting = Spiteful(profiles(), {})
     registry = ContextStrategyRegistry.with_builtins()
-    preparer = PromptPreparer(lambda name: model_config(), registry, counting, FileLimits(), "off")
+    preparer = PromptPreparer(lambda name: model_config(), registry, counting, FileLimits(), Preferences())
     prepared = run(preparer.prepare(chat_request(turns(20))))
     assert list(prepared.kept) == [19]
     assert Spiteful.asked <= 21

@@ -14,7 +14,7 @@ from gateway.counting import PromptCounting
 from gateway.generation import GenerationService
 from gateway.model_catalog import ModelCatalog
 from gateway.model_limits import ModelLimits
-from gateway.preparation import PromptPreparer
+from gateway.preparation import Preferences, PromptPreparer
 from gateway.recorder import AuditRecorder
 from gateway.settings import Settings
 from gateway.shifting import ContextStrategyRegistry
@@ -58,7 +58,7 @@ def open_rooms(
     limits = ModelLimits(providers)
     counting = PromptCounting(profiles(words=WordProfile(), approximate=WordProfile()), {})
     strategies = ContextStrategyRegistry.with_builtins()
-    preparer = PromptPreparer(catalog.resolve, strategies, counting, limits, settings.clients.report)
+    preparer = PromptPreparer(catalog.resolve, strategies, counting, limits, Preferences(settings.clients.report))
     generations = GenerationService(preparer, AuditRecorder(store), providers)
     engine = Engine(settings, catalog, Tenants(settings.auth), limits, preparer, generations)
     return Rooms(engine, ChatReader(MessageReader()), store, lambda: None)

@@ -11,8 +11,8 @@ from tests.support.small_chats import prepared_prompt
 TOLD = Diagnostic("shift", "info", "code", "words")
 BLOCKS = [
     AuditBlock(0, "template", "system", "template", "template", None, 3, False, True, "protected-request", content=""),
-    AuditBlock(1, "m0", "user", "history", "request", "ann", 4, True, False, "context-shift", "g0", None, 0),
-    AuditBlock(2, "m1", "user", "history", "request", None, 5, False, True, "current-turn", None, 9, 1),
+    AuditBlock(1, "m0", "user", "history", "request", "ann", 4, True, False, "context-shift", "g0", None, 0, None, 0),
+    AuditBlock(2, "m1", "user", "history", "request", None, 5, False, True, "current-turn", None, 9, 1, None, 1),
 ]
 PROMPT = prepared_prompt(blocks=BLOCKS, diagnostics=(TOLD,))
 BODY = encode_body(BLOCKS, [b'{"role":"user","content":"old"}', b'{"role":"user","content":"new"}'], [{}, {}])

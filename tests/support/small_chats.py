@@ -141,6 +141,7 @@ def prepared_prompt(request: ChatRequest | None = None, **changes: Any) -> Prepa
         "prompt_tokens": 90,
         "prompt_tokens_before": 120,
         "blocks": [],
+        "messages": request.messages,
         "kept": range(len(request.messages)),
         "report": "off",
     }

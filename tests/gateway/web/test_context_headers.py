@@ -18,7 +18,9 @@ REPORT = b'"contextShift":{"a":1},'
 
 
 def left_out(number: int, *, reason: str = "context-shift", included: bool = False) -> AuditBlock:
-    return AuditBlock(number, f"m{number}", "user", "history", "request", None, 5, False, included, reason, message=number)
+    return AuditBlock(
+        number, f"m{number}", "user", "history", "request", None, 5, False, included, reason, message=number, position=number
+    )
 
 
 def headers(**changes: Any) -> dict[str, str]:
