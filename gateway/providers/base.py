@@ -89,6 +89,10 @@ class Provider(ABC):
         """A small request beside the chat (`/tokenize`, `/props`); path from the server's root. Raises ProviderError."""
 
     @abstractmethod
+    async def ask_below(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """Like `ask`, for a path below the base URL (`/embeddings`)."""
+
+    @abstractmethod
     async def context_limit(self, upstream_model: str) -> int | None:
         """The context length the upstream itself names for a model, in tokens; None when it names none. Never raises."""
 

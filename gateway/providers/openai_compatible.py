@@ -73,6 +73,10 @@ class OpenAICompatibleProvider(Provider):
         """See Provider.ask; at most 10 s and 16 MiB."""
         return await self._ask(method, self._url(self._root_path() + path.lstrip("/")), body, _ASK_S)
 
+    async def ask_below(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """See Provider.ask_below; at most 10 s and 16 MiB."""
+        return await self._ask(method, self._url(self._path(path)), body, _ASK_S)
+
     async def context_limit(self, upstream_model: str) -> int | None:
         """See Provider.context_limit; at most 2 s. Read from the model list (vLLM, OpenRouter), else /props (llama.cpp)."""
         asked: tuple[tuple[str, Any], ...] = (

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
-from gateway.chat import ContextOptions, Diagnostic, MarkRule, Marks
+from gateway.chat import ContextOptions, Diagnostic, MarkRule, Marks, MemoryEntry
 from gateway.errors import InvalidRequest
 from gateway.web import strict_json
 from gateway.web.wire_marks import marks_of, object_value, pick, text_value
@@ -43,7 +43,7 @@ _KNOWN = {
     "character", "persona", "lorebooks", "memory", "variables",
 }  # fmt: skip
 _KNOWN |= {re.sub(r"([A-Z])", lambda found: "_" + found[1].lower(), key) for key in _KNOWN}
-_UNBUILT = ("character", "persona", "lorebooks", "memory", "variables")
+_UNBUILT = ("character", "persona", "lorebooks", "variables")
 _SELECTORS = ("index", "id", "range", "name")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _HEADER_RANGE = re.compile(r"(-?\d{1,9})(?:\.\.(-?\d{1,9}))?")
@@ -85,6 +85,7 @@ def _options(
         )
         == "auxiliary",
         rules=(*_rules(shift.get("marks")), *_header_rules(headers)),
+        memory=_memory(shift.get("memory")),
     )
     return options, _unknown(shift)
 
@@ -189,12 +190,31 @@ def _choice(value: Any, param: str, allowed: Sequence[str]) -> str | None:
     return found
 
 
-def _rules(found: Any) -> list[MarkRule]:
+def _list(found: Any, param: str) -> list[tuple[Any, str]]:
+    """The items of a list with the path of each; null is an empty one."""
     if found is None:
         return []
     if not isinstance(found, list):
-        raise InvalidRequest("contextShift.marks must be a list.", param="contextShift.marks")
-    return [_rule(item, f"contextShift.marks[{number}]") for number, item in enumerate(found)]
+        raise InvalidRequest(f"{param} must be a list.", param=param)
+    return [(item, f"{param}[{number}]") for number, item in enumerate(found)]
+
+
+def _memory(found: Any) -> tuple[MemoryEntry, ...]:
+    return tuple(_memory_entry(item, path) for item, path in _list(found, "contextShift.memory"))
+
+
+def _memory_entry(item: Any, param: str) -> MemoryEntry:
+    item = object_value(item, param)
+    content = text_value(item.get("content"), f"{param}.content")
+    if content is None:
+        raise InvalidRequest(f"{param} needs a content.", param=f"{param}.content")
+    marks = marks_of({key: item.get(key) for key in ("relevance", "required")}, param)
+    sendable = content.encode("utf-8", "replace").decode("utf-8")  # without lone surrogates, which no JSON of ours can hold
+    return MemoryEntry(sendable, marks.relevance, marks.required is True)
+
+
+def _rules(found: Any) -> list[MarkRule]:
+    return [_rule(item, path) for item, path in _list(found, "contextShift.marks")]
 
 
 def _rule(item: Any, param: str) -> MarkRule:

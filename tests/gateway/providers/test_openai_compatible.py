@@ -243,6 +243,21 @@ def test_small_questions_go_to_the_root_of_the_server(base, url):
     assert (answer, str(request.url), request.method) == (b"[1]", url, "GET")
 
 
+@pytest.mark.parametrize(
+    ("base", "url"),
+    [
+        ("http://model.test/v1", "http://model.test/v1/embeddings"),
+        ("http://model.test/v1beta/openai/", "http://model.test/v1beta/openai/embeddings"),
+    ],
+)
+def test_others_go_below_the_base_url(base, url):
+    async def test(provider):
+        return await provider.ask_below("POST", "/embeddings", b"{}")
+
+    answer, (request,) = run(test, httpx.Response(200, content=b"[1]"), url="http://model.test", base_url=base)
+    assert (answer, str(request.url), request.content) == (b"[1]", url, b"{}")
+
+
 def test_a_small_question_may_have_a_body_and_may_be_refused():
     async def test(provider):
         with pytest.raises(ProviderNotFound):

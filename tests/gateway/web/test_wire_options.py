@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.chat import ContextOptions, MarkRule, Marks
+from gateway.chat import ContextOptions, MarkRule, Marks, MemoryEntry
 from gateway.errors import InvalidRequest
 from gateway.web.wire_options import OWN_BODY_KEYS, checked_chat_id, read_options
 
@@ -43,6 +43,7 @@ def refused(body: dict[str, Any] | None = None, **headers: str) -> str | None:
         shift(),
         shift(**dict.fromkeys(["chatId", "contextStrategy", "replyReserve", "contextLimit", "report", "purpose", "marks"])),
         shift(**dict.fromkeys(["character", "persona", "lorebooks", "memory", "variables"])),
+        shift(memory=[]),
     ],
 )
 def test_a_request_that_asks_for_nothing_gets_nothing(nothing: dict[str, Any]) -> None:
@@ -160,7 +161,15 @@ def test_tokens_in_a_header_are_digits(value: str) -> None:
         (shift(marks=[{"name": []}]), "contextShift.marks[0].name"),
         (shift(marks=[{"index": 0, "pinned": 1}]), "contextShift.marks[0].pinned"),
         (shift(marks=[{"index": 0, "relevance": "x"}]), "contextShift.marks[0].relevance"),
-        (shift(memory=[]), "contextShift.memory"),
+        (shift(memory={}), "contextShift.memory"),
+        (shift(memory="x"), "contextShift.memory"),
+        (shift(memory=["x"]), "contextShift.memory[0]"),
+        (shift(memory=[{"content": "a"}, None]), "contextShift.memory[1].content"),
+        (shift(memory=[{"content": None}]), "contextShift.memory[0].content"),
+        (shift(memory=[{"content": ["a"]}]), "contextShift.memory[0].content"),
+        (shift(memory=[{"content": "a", "relevance": "NaN"}]), "contextShift.memory[0].relevance"),
+        (shift(memory=[{"content": "a", "relevance": True}]), "contextShift.memory[0].relevance"),
+        (shift(memory=[{"content": "a", "required": 1}]), "contextShift.memory[0].required"),
         (shift(character="x"), "contextShift.character"),
     ],
 )
@@ -213,6 +222,25 @@ def test_marks_are_read_with_every_selector_in_their_order() -> None:
     assert rules[2].marks == Marks(relevance=1.0)
     assert rules[4] == MarkRule(Marks(pinned=True), range=(0, 0))
     assert rules[7].marks == Marks(manual_excluded=True)
+
+
+def test_memory_is_read_in_its_order() -> None:
+    memory = [
+        {"content": "plain"},
+        {"content": "", "relevance": None, "required": None},
+        {"content": "low", "relevance": -3, "required": False},
+        {"content": "high", "relevance": 2, "required": True, "id": "of the client"},
+        {"content": "mid", "relevance": 0.25},
+        {"content": "broken \ud800 half", "kind": 5},
+    ]
+    assert options(shift(memory=memory)).memory == (
+        MemoryEntry("plain", None, False),
+        MemoryEntry("", None, False),
+        MemoryEntry("low", 0.0, False),
+        MemoryEntry("high", 1.0, True),
+        MemoryEntry("mid", 0.25, False),
+        MemoryEntry("broken ? half", None, False),
+    )
 
 
 def test_an_option_nobody_knows_is_told_and_no_other() -> None:
