@@ -1,5 +1,5 @@
-"""The command line: serve, check, models, profiles, key. It ends with 0 when all is fine, 1 on wrong input, 2 on wrong usage,
-never with a traceback.
+"""The command line: serve, check, preview, count, models, profiles, key. It ends with 0 when all is fine, 1 on wrong input, 2 on
+wrong usage, never with a traceback.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from gateway import __version__
+import msgspec
+
+from gateway import __version__, previewing
 from gateway.app import (
     CONFIG_VARIABLE,
     Configuration,
@@ -23,14 +25,17 @@ from gateway.app import (
     require_store,
 )
 from gateway.config_listing import describe
+from gateway.errors import InvalidRequest, ModelNotFound
 from gateway.model_catalog import ModelConfig, effective_limits
 from gateway.settings import Settings, require_safe_bind
 from gateway.tenants import new_key
 from gateway.toml_tree import ConfigError, Place
+from tokenizer_profiles.errors import ProfileError
 from tokenizer_profiles.kinds import ProfileDescription
 from tokenizer_profiles.registry import ProfileRegistry
 
 FINE, WRONG_INPUT = 0, 1
+_CONFIG_DIR, _SETTINGS_FILE = Path("config"), "gateway.toml"
 _FACTORY = f"{app_from_environment.__module__}:{app_from_environment.__name__}"
 
 
@@ -40,10 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
-    except ConfigError as error:
+    except (ConfigError, ProfileError) as error:
         _complain(str(error))
         return WRONG_INPUT
+    except (InvalidRequest, ModelNotFound) as error:
+        _complain(f"{options.file}: {error.message}")
+        return WRONG_INPUT
     except KeyboardInterrupt:
+        return FINE
+    except BrokenPipeError:  # what reads our output has had enough
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # or the last flush of the process would complain
         return FINE
 
 
@@ -81,6 +93,33 @@ def check(options: argparse.Namespace) -> int:
         if warning:
             _print(f"warning: {warning}")
     _print("The configuration is valid.")
+    return FINE
+
+
+def preview(options: argparse.Namespace) -> int:
+    """Tells what would be sent of a request, what left out and why; sends and stores nothing.
+
+    With several strategies each is tried. Over budget is an answer, not an error.
+    """
+    configuration = load_configuration(options.config, os.environ)
+    found = asyncio.run(previewing.preview(configuration, previewing.read_input(options.file), options.strategy))
+    if options.json:
+        _print(msgspec.json.encode(found[0] if len(found) == 1 else {"previews": found}).decode())
+        return FINE
+    for number, each in enumerate(found):
+        _print_all(["", *previewing.preview_lines(each)] if number else previewing.preview_lines(each))
+    return FINE
+
+
+def count(options: argparse.Namespace) -> int:
+    """Counts a request, message by message.
+
+    By the tokenizer that is configured for the model; without a configuration by the model's name.
+    """
+    config_dir = options.config or (_CONFIG_DIR if (_CONFIG_DIR / _SETTINGS_FILE).exists() else None)
+    configuration = None if config_dir is None else load_configuration(config_dir, os.environ)
+    tally = asyncio.run(previewing.count(configuration, previewing.read_input(options.file), options.model))
+    _print_all(previewing.count_lines(tally))
     return FINE
 
 
@@ -138,21 +177,26 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sluicegate", description="Fits conversations into a model's context window.")
     parser.add_argument("--version", action="version", version=f"sluicegate {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (serve, check, models):
+    where = "configuration directory (default: ./config)"
+    added = {}
+    for command in (serve, check, preview, count, models, profiles, key):
         sub = commands.add_parser(command.__name__, help=(command.__doc__ or "").splitlines()[0])
-        where = "configuration directory (default: ./config)"
-        sub.add_argument("--config", type=Path, default=Path("config"), metavar="DIR", help=where)
         sub.set_defaults(command=command)
-        if command is serve:
-            sub.add_argument("--host", help="address to bind (default: server.host)")
-            sub.add_argument("--port", help="port to bind, 0 for any (default: server.port)")
-            sub.add_argument("--workers", type=_workers, default=1, metavar="N", help="number of processes (default: 1)")
-    listed = commands.add_parser("profiles", help=(profiles.__doc__ or "").splitlines()[0])
-    listed.set_defaults(command=profiles)
-    keys = commands.add_parser("key", help=(key.__doc__ or "").splitlines()[0])
-    keys.add_argument("new", choices=["new"], help="make a new key")
-    keys.add_argument("name", metavar="NAME", help="the tenant it belongs to")
-    keys.set_defaults(command=key)
+        if command not in (profiles, key):
+            sub.add_argument("--config", type=Path, default=None if command is count else _CONFIG_DIR, metavar="DIR", help=where)
+        added[command.__name__] = sub
+    added["serve"].add_argument("--host", help="address to bind (default: server.host)")
+    added["serve"].add_argument("--port", help="port to bind, 0 for any (default: server.port)")
+    added["serve"].add_argument("--workers", type=_workers, default=1, metavar="N", help="number of processes (default: 1)")
+    for name in ("preview", "count"):
+        added[name].add_argument("file", metavar="FILE", help="a chat completion request as JSON; - for standard input")
+    added["preview"].add_argument(
+        "--strategy", action="append", default=[], metavar="S", help="a context strategy to try; repeat it to compare several"
+    )
+    added["preview"].add_argument("--json", action="store_true", help="one JSON object for programs")
+    added["count"].add_argument("--model", metavar="M", help="count for this model (default: the request's)")
+    added["key"].add_argument("new", choices=["new"], help="make a new key")
+    added["key"].add_argument("name", metavar="NAME", help="the tenant it belongs to")
     return parser
 
 
@@ -189,7 +233,13 @@ def _say(url: str) -> None:
 
 
 def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
+    _print_all([line])
+
+
+def _print_all(lines: Iterable[str]) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
+    for line in lines:
+        sys.stdout.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")  # a terminal may know few characters
     sys.stdout.flush()
 
 
