@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from starlette.middleware.cors import CORSMiddleware
@@ -21,12 +22,19 @@ from gateway.errors import StoreUnavailable
 from gateway.generation import GenerationService
 from gateway.model_catalog import ModelCatalog, require_known
 from gateway.model_limits import ModelLimits
-from gateway.preparation import Preferences, PromptPreparer
+from gateway.plugins.host import PluginHost
+from gateway.plugins.loader import load_plugins
+from gateway.preparation import Ports, Preferences, PromptPreparer, Relevance
 from gateway.providers.base import Provider, ProviderConfig, Timeouts
 from gateway.providers.builtin import BUILTIN as PROVIDER_KINDS
 from gateway.recorder import AuditRecorder
+from gateway.relevance.builtin import BUILTIN as SCORERS
+from gateway.relevance.endpoint import Endpoint
+from gateway.relevance.recall import with_relevance
+from gateway.sentence_splitting import split_sentences
 from gateway.settings import ProviderSettings, Settings, TimeoutSettings, load_settings, require_safe_bind
 from gateway.shifting import ContextStrategyRegistry
+from gateway.shifting.strategies.summarize import Summarize
 from gateway.stores.base import AuditStore, UnknownStore
 from gateway.stores.builtin import open_store
 from gateway.tenants import Tenants
@@ -49,26 +57,32 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One validated configuration tree."""
+    """One validated configuration tree, with the plug-ins that it names and those that are installed."""
 
     settings: Settings
     models: ModelCatalog
+    plugins: PluginHost
 
 
 def load_configuration(config_dir: Path, environ: Mapping[str, str]) -> Configuration:
     """Reads and validates the whole tree. Raises ConfigError, which names file and key."""
     settings = load_settings(config_dir, environ)
     models = ModelCatalog.load(config_dir, settings, environ)
-    require_known(
-        settings,
-        models,
-        strategies=ContextStrategyRegistry.with_builtins().names(),
-        profiles=ProfileRegistry.with_builtins().names(),
-        providers=tuple(settings.providers),
-    )
     require_built(settings, models)
     _store(settings)  # names an unknown kind; opens nothing
-    return Configuration(settings, models)
+    plugins = load_plugins(settings, own_strategies())
+    try:
+        require_known(
+            settings,
+            models,
+            strategies=plugins.strategies.names(),
+            profiles=ProfileRegistry.with_builtins().names(),
+            providers=tuple(settings.providers),
+        )
+    except ConfigError:
+        plugins.close()
+        raise
+    return Configuration(settings, models, plugins)
 
 
 class Gateway:
@@ -80,14 +94,16 @@ class Gateway:
         self._config_dir = config_dir
         self._bound_host = settings.server.host
         self._profiles = ProfileRegistry.with_builtins()
-        self._strategies = ContextStrategyRegistry.with_builtins()
+        self._configuration = configuration
         self._store = _store(settings)
         self._recorder = AuditRecorder(self._store)
         self._providers: list[Provider] = []
         self._watch: ConfigWatch[Configuration] | None = None
         self._chores: set[asyncio.Task[object]] = set()
         self._counting: PromptCounting
-        self.rooms = Rooms(self._engine(configuration), ChatReader(MessageReader()), self._store, self._problem)
+        self.rooms = Rooms(
+            self._engine(configuration), ChatReader(MessageReader()), self._store, self._problem, self._plugin_problems
+        )
         app: ASGIApp = Guards(application(self.rooms, self._lifespan), self.rooms, settings.server.host)
         if settings.server.cors_origins:
             app = CORSMiddleware(
@@ -109,20 +125,30 @@ class Gateway:
         self._providers += providers.values()
         limits = ModelLimits(providers)
         self._counting = PromptCounting(self._profiles, {name: provider.ask for name, provider in providers.items()})
-        preparer = PromptPreparer(models.resolve, self._strategies, self._counting, limits, preferences_of(settings))
+        ports = Ports(self._counting, limits, relevance_of(configuration, providers))
+        preparer = PromptPreparer(models.resolve, configuration.plugins, ports, preferences_of(settings))
         generations = GenerationService(preparer, self._recorder, providers)
         return Engine(settings, models, Tenants(settings.auth), limits, preparer, generations)
 
     def _swap(self, configuration: Configuration) -> None:
         """Takes up a new configuration; requests under way end with the parts they started with."""
-        before = self.rooms.engine.settings
+        before, after = self._configuration.settings, configuration.settings
         old, self._providers = self._providers, []
+        self._do(_close_later(old, self._configuration.plugins, before.timeouts.total_s))
+        self._configuration = configuration
         self.rooms.engine = self._engine(configuration)
         self._do(self._warm_up())
-        self._do(_close_later(old, before.timeouts.total_s))
-        after = configuration.settings
         if (before.server.host, before.server.port, before.store.url) != (after.server.host, after.server.port, after.store.url):
             _log.warning("server.host, server.port and store.url change only with a restart")
+
+    async def aclose(self) -> None:
+        """Closes providers and plug-ins; of a gateway that never served that is all it has opened."""
+        for provider in self._providers:
+            await provider.aclose()
+        await asyncio.to_thread(self._configuration.plugins.close)
+
+    def _plugin_problems(self) -> list[str]:
+        return self._configuration.plugins.problems()
 
     def _problem(self) -> str | None:
         return None if self._watch is None else self._watch.problem
@@ -133,8 +159,7 @@ class Gateway:
         self._do(self._warm_up())
         self._do(self._purge())
         if self._config_dir is not None:
-            current = Configuration(self.rooms.engine.settings, self.rooms.engine.models)
-            self._watch = ConfigWatch(self._config_dir, self._load, current, swap=self._swap)
+            self._watch = ConfigWatch(self._config_dir, self._load, self._configuration, swap=self._swap)
             self._do(self._watch.run())
         try:
             yield {"drain": self.drain}
@@ -142,8 +167,7 @@ class Gateway:
             self.drain()
             await self._recorder.wait_idle(DRAIN_S)
             await self._stop_chores()
-            for provider in self._providers:
-                await provider.aclose()
+            await self.aclose()
             await self._store.aclose()
 
     def _load(self) -> Configuration:
@@ -181,6 +205,25 @@ class Gateway:
 def preferences_of(settings: Settings) -> Preferences:
     """What the configuration says of fitting."""
     return Preferences(settings.clients.report, settings.summarize.budget_share, settings.summarize.max_tokens)
+
+
+def own_strategies() -> ContextStrategyRegistry:
+    """The built-in strategies, with what they take from outside of the pure core."""
+    strategies = ContextStrategyRegistry.with_builtins()
+    strategies.register("summarize", Summarize(split_sentences))
+    return strategies
+
+
+def relevance_of(configuration: Configuration, providers: Mapping[str, Provider]) -> Relevance:
+    """How blocks get a relevance that the request doesn't give: by the scorer of `[recall]`."""
+    recall, models = configuration.settings.recall, configuration.models
+
+    def endpoint() -> Endpoint:
+        name = recall.endpoint_model or ""
+        config = models.resolve(name)
+        return Endpoint(config.upstream_name(name), partial(providers[config.provider].ask_below, "POST", "/embeddings"))
+
+    return partial(with_relevance, scorer=SCORERS[recall.scorer](endpoint))
 
 
 def make_providers(settings: Settings) -> dict[str, Provider]:
@@ -225,12 +268,13 @@ async def require_store(settings: Settings) -> None:
     await store.aclose()
 
 
-async def _close_later(providers: list[Provider], seconds: float) -> None:
+async def _close_later(providers: list[Provider], plugins: PluginHost, seconds: float) -> None:
     try:
         await asyncio.sleep(seconds)
     finally:
         for provider in providers:
             await provider.aclose()
+        await asyncio.to_thread(plugins.close)
 
 
 def _provider_config(name: str, provider: ProviderSettings, timeouts: TimeoutSettings) -> ProviderConfig:

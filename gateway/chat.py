@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -146,7 +147,10 @@ class ChatRequest:
 
 def made_message(message: Mapping[str, Any], source: str, message_id: str | None = None, marks: Marks = NO_MARKS) -> ChatMessage:
     """A message of our own making."""
-    raw = msgspec.json.encode(message)
+    try:
+        raw = msgspec.json.encode(message)
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can say by its number only
+        raw = json.dumps(message, separators=(",", ":")).encode()
     return ChatMessage(
         raw, raw, message, str(message.get("role", "")), text_of(message), tool_links(message), message_id, marks, source=source
     )

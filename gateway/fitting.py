@@ -79,7 +79,10 @@ async def taken_up(
     kept = _kept(result.kept, blocks, messages)
     own = all(one.at is not None and one.message is messages[one.at] for one in kept)
     if additive is not None and own:
-        return Fitted(kept, additive, result.prompt_tokens, result.reasons)
+        fixed = additive.total - sum([part.tokens for part in additive.messages])
+        tokens = fixed + sum([one.block.tokens or 0 for one in kept])
+        if tokens <= limit:
+            return Fitted(kept, additive, tokens, result.reasons)
     reasons, withdrawn = dict(result.reasons), list[Kept]()
     while True:
         prompt = await count([one.message for one in kept])

@@ -155,6 +155,14 @@ class ModelCatalog:
         require_none([*_clashes(configs), *_unknown_names(configs, settings)])
         return cls(configs)
 
+    def knows(self, name: str) -> bool:
+        """Whether a file answers for this name."""
+        try:
+            self.resolve(name)
+        except ModelNotFound:
+            return False
+        return True
+
     def resolve(self, name: str) -> ModelConfig:
         """The model of this name, else the one with the most specific alias, else `_default`. Raises ModelNotFound."""
         exact = self._named.get(name)
@@ -189,6 +197,9 @@ def require_known(
     if default not in strategies:
         place = Place(settings.provenance.file, "defaults.context_strategy")
         problems.append(_unknown(place, "strategy", default, strategies))
+    if settings.recall.endpoint_model is not None and not catalog.knows(settings.recall.endpoint_model):
+        place = Place(settings.provenance.file, "recall.endpoint_model")
+        problems.append(place.problem(f"no model file answers for {shown(settings.recall.endpoint_model)}"))
     for config in catalog.all():
         place = Place(config.file)
         if config.context_strategy not in (*strategies, default):

@@ -6,25 +6,27 @@ provider and no web framework below this line of sight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gateway.assembly import Assembled, assembled
 from gateway.chat import NO_MARKS, ChatMessage, ChatRequest, Diagnostic, Marks, marked
 from gateway.errors import InvalidRequest
-from gateway.fitting import Fitted, counter_of, taken_up
+from gateway.fitting import CountMessages, Fitted, counter_of, taken_up
 from gateway.ledger import ledger_of
 from gateway.model_catalog import Limits, ModelConfig
+from gateway.plugins.base import InterceptionContext
 from gateway.prepared import PreparedPrompt
 from gateway.shifting import (
     ContextBudget,
-    ContextStrategy,
     ContextStrategyRegistry,
     PromptBlock,
+    Reason,
     ShiftOptions,
     ShiftResult,
+    TokenCounter,
     UnknownStrategy,
 )
 from gateway.shifting.blocks import kind_of_role
@@ -39,6 +41,9 @@ class Counted:
     estimated: bool
     additive: bool
     prompt: PromptCount
+
+
+RECALL = "vector-recall"
 
 
 class CountingPort(Protocol):
@@ -60,6 +65,47 @@ class LimitsPort(Protocol):
         """From the file, else from the upstream, else from the catalogue, else a careful guess."""
 
 
+class ShiftPort(Protocol):
+    """Strategies and interceptors: the product's own, and those of plug-ins behind their guard."""
+
+    strategies: ContextStrategyRegistry
+
+    @property
+    def intercepts(self) -> bool:
+        """Whether there is any interceptor."""
+
+    async def shift(
+        self, strategy: Any, blocks: Sequence[PromptBlock], count_tokens: TokenCounter, budget: int, options: ShiftOptions
+    ) -> ShiftResult[PromptBlock]:
+        """The result of a strategy from `strategies`."""
+
+    async def intercept(self, blocks: Sequence[PromptBlock], context: InterceptionContext) -> Intercepted:
+        """The blocks after all interceptors."""
+
+
+class Intercepted(Protocol):
+    """What interceptors left: blocks, remarks, and why others left, by id."""
+
+    @property
+    def blocks(self) -> Sequence[PromptBlock]: ...
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]: ...
+    @property
+    def reasons(self) -> Mapping[str, Reason]: ...
+
+
+Relevance = Callable[[Sequence[PromptBlock]], Awaitable[tuple[Sequence[PromptBlock], Sequence[Diagnostic]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The only ways out of the preparation. `relevance` gives blocks the relevance they lack, for strategies that go by it."""
+
+    counting: CountingPort
+    limits: LimitsPort
+    relevance: Relevance
+
+
 @dataclass(frozen=True, slots=True)
 class Preferences:
     """What the configuration says of fitting: the report level, and a summary's room, as a share of the budget and in tokens."""
@@ -69,21 +115,30 @@ class Preferences:
     summary_tokens: int = 1024
 
 
+class _Task(NamedTuple):
+    """How one prompt is fitted: by which strategy, within what, with which options, and how the outcome is counted."""
+
+    strategy: Any
+    context: InterceptionContext
+    options: ShiftOptions
+    recount: CountMessages
+
+
 class PromptPreparer:
     """Turns chat requests into prompts that are ready to send."""
 
     def __init__(
         self,
         resolve: Callable[[str], ModelConfig],
-        strategies: ContextStrategyRegistry,
-        counting: CountingPort,
-        limits: LimitsPort,
+        shifting: ShiftPort,
+        ports: Ports,
         preferences: Preferences,
     ) -> None:
         self._resolve = resolve
-        self._strategies = strategies
-        self._counting = counting
-        self._limits = limits
+        self._shifting = shifting
+        self._counting = ports.counting
+        self._limits = ports.limits
+        self._relevance = ports.relevance
         self._preferences = preferences
 
     async def prepare(self, request: ChatRequest) -> PreparedPrompt:
@@ -103,33 +158,25 @@ class PromptPreparer:
         return prepared
 
     async def _prepare_for(self, config: ModelConfig, upstream_model: str, request: ChatRequest) -> PreparedPrompt:
-        strategy = request.options.strategy or config.context_strategy
-        chosen = self._strategy(strategy)
+        name = request.options.strategy or config.context_strategy
+        strategy = self._strategy(name)
         limits = await self._limits.limits(config, upstream_model)
         marks, diagnostics = marked(request)
         prompt = assembled(request, marks)
         counted = await self._counting.count(config, upstream_model, request, prompt.messages)
         budget, output_limit = _budget(request, config, limits, exact=not counted.estimated)
-        blocks = _blocks(prompt, counted.prompt)
-
-        async def count(messages: Sequence[ChatMessage]) -> PromptCount:
-            return (await self._counting.count(config, upstream_model, request, messages)).prompt
-
-        limit = budget.prompt_limit
         tokens = counter_of(counted.prompt, partial(self._counting.alone, config, upstream_model))
-        result = chosen.shift(blocks, tokens, limit, options=self._options(config, limit))
-        if len(result.kept) == len(blocks) and list(result.kept) == blocks:
-            fitted = Fitted((), counted.prompt, result.prompt_tokens, untouched=True)
-        else:
-            additive = counted.prompt if counted.additive else None
-            fitted = await taken_up(result, blocks, prompt.messages, limit=limit, additive=additive, count=count)
+        context = _context(request, upstream_model, name, budget, tokens)
+        count = partial(self._recount, config, upstream_model, request)
+        task = _Task(strategy, context, self._options(config, budget.prompt_limit), count)
+        blocks, fitted, remarks = await self._fitted(task, prompt, counted)
         ledger = ledger_of(prompt, blocks, counted.prompt, fitted)
         return PreparedPrompt(
             request=request,
             provider=config.provider,
             model=request.model,
             upstream_model=upstream_model,
-            strategy=strategy,
+            strategy=name,
             tokenizer=counted.profile,
             approximate=fitted.prompt.approximate,
             budget=budget,
@@ -141,20 +188,62 @@ class PromptPreparer:
             kept=ledger.kept,
             report=request.options.report or self._preferences.report,
             output_limit=output_limit,
-            diagnostics=(*request.diagnostics, *diagnostics, *_remarks(strategy, marks, limits, result, fitted)),
+            diagnostics=(*request.diagnostics, *diagnostics, *remarks, *_remarks(name, marks, limits, fitted)),
         )
 
-    def _strategy(self, name: str) -> ContextStrategy:
+    async def _fitted(
+        self, task: _Task, prompt: Assembled, counted: Counted
+    ) -> tuple[list[PromptBlock], Fitted, list[Diagnostic]]:
+        """The blocks of a prompt, with relevance where the strategy goes by it, what is sent of them, and remarks."""
+        blocks, context, remarks = _blocks(prompt, counted.prompt), task.context, list[Diagnostic]()
+        limit = context.prompt_limit
+        if context.strategy == RECALL and counted.prompt.total > limit:
+            scored, found = await self._relevance(blocks)
+            blocks = list(scored)
+            remarks += found
+        result = await self._shifting.shift(task.strategy, blocks, context.count_tokens, limit, task.options)
+        remarks += [Diagnostic("shift", "info", code, text) for code, text in result.diagnostics]
+        if self._shifting.intercepts:
+            left = await self._shifting.intercept(result.kept, context)
+            remarks += left.diagnostics
+            result = replace(result, kept=left.blocks, reasons={**result.reasons, **left.reasons})
+        if len(result.kept) == len(blocks) and list(result.kept) == blocks:
+            return blocks, Fitted((), counted.prompt, counted.prompt.total, untouched=True), remarks
+        additive = counted.prompt if counted.additive else None
+        fitted = await taken_up(result, blocks, prompt.messages, limit=limit, additive=additive, count=task.recount)
+        return blocks, fitted, remarks
+
+    async def _recount(
+        self, config: ModelConfig, upstream_model: str, request: ChatRequest, messages: Sequence[ChatMessage]
+    ) -> PromptCount:
+        return (await self._counting.count(config, upstream_model, request, messages)).prompt
+
+    def _strategy(self, name: str) -> Any:
         try:
-            strategy: ContextStrategy = self._strategies.get(name)
+            return self._shifting.strategies.get(name)
         except UnknownStrategy as error:
             known = ", ".join(error.names())
             raise InvalidRequest(f"There is no such context strategy; known are {known}.", param="contextStrategy") from error
-        return strategy
 
     def _options(self, config: ModelConfig, limit: int) -> ShiftOptions:
         share = int(self._preferences.summary_share * max(0, limit))
         return ShiftOptions(config.cut_step, min(self._preferences.summary_tokens, share))
+
+
+def _context(
+    request: ChatRequest, upstream_model: str, strategy: str, budget: ContextBudget, tokens: TokenCounter
+) -> InterceptionContext:
+    return InterceptionContext(
+        model=request.model,
+        upstream_model=upstream_model,
+        strategy=strategy,
+        context_limit=budget.context_limit,
+        reply_reserve=budget.reply_reserve,
+        prompt_limit=budget.prompt_limit,
+        count_tokens=tokens,
+        chat_id=request.options.chat_id,
+        tenant=request.tenant,
+    )
 
 
 def _budget(request: ChatRequest, config: ModelConfig, limits: Limits, *, exact: bool) -> tuple[ContextBudget, int | None]:
@@ -199,10 +288,8 @@ def _block(index: int | None, message: ChatMessage, marks: Marks, tokens: int) -
     return made
 
 
-def _remarks(
-    strategy: str, marks: Sequence[Marks], limits: Limits, result: ShiftResult[PromptBlock], fitted: Fitted
-) -> list[Diagnostic]:
-    out = [Diagnostic("shift", "info", code, text) for code, text in result.diagnostics]
+def _remarks(strategy: str, marks: Sequence[Marks], limits: Limits, fitted: Fitted) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
     if fitted.withdrawn:
         text = f"{len(fitted.withdrawn)} added blocks left again: with them the last count was over the budget"
         out.append(Diagnostic("shift", "warning", "added-blocks-withdrawn", text))

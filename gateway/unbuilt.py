@@ -21,8 +21,6 @@ def _settings(settings: Settings) -> Iterator[Problem]:
     for name, provider in settings.providers.items():
         if provider.kind == "litellm":
             yield place.at("providers").at(name).at("kind").problem(f'"litellm" {_NOT_YET}')
-    if settings.plugins.modules:
-        yield place.at("plugins").at("modules").problem(_NOT_YET)
 
 
 def _models(models: ModelCatalog) -> Iterator[Problem]:

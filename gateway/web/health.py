@@ -29,5 +29,6 @@ class Health:
         except StoreUnavailable:
             store = "unavailable"
         ready = store == "ok" and not draining
-        described = {"status": "ready" if ready else "not ready", "store": store, "draining": draining}
-        return json_response({**described, "configuration": self._rooms.problem() or "ok"}, 200 if ready else 503)
+        described: dict[str, object] = {"status": "ready" if ready else "not ready", "store": store, "draining": draining}
+        described |= {"configuration": self._rooms.problem() or "ok", "plugins": self._rooms.plugin_problems() or "ok"}
+        return json_response(described, 200 if ready else 503)

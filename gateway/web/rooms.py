@@ -28,10 +28,12 @@ class Engine:
 
 @dataclass(slots=True)
 class Rooms:
-    """The parts that outlive a reload, and the engine in force. `problem` says why the gateway is not ready, None when it is."""
+    """The parts that outlive a reload, and the engine in force. `problem` says what is wrong with a changed
+    configuration, None when nothing is; `plugin_problems` which plug-ins are off."""
 
     engine: Engine
     reader: ChatReader
     store: AuditStore
     problem: Callable[[], str | None]
+    plugin_problems: Callable[[], list[str]]
     draining: bool = False

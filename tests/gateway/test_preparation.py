@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,8 +16,11 @@ from gateway.chat import ChatMessage, ChatRequest, ContextOptions, Diagnostic, M
 from gateway.counting import PromptCounting
 from gateway.errors import InvalidRequest, ModelNotFound
 from gateway.model_catalog import Limits, ModelConfig
-from gateway.preparation import Counted, Preferences, PromptPreparer
+from gateway.plugins.host import PluginHost
+from gateway.preparation import Counted, Ports, Preferences, PromptPreparer
 from gateway.prepared import PreparedPrompt
+from gateway.relevance.none import NoRelevance
+from gateway.relevance.recall import with_relevance
 from gateway.shifting import BlockKind, ContextStrategyRegistry, PromptBlock, Reason, ShiftOptions, ShiftResult
 from gateway.shifting.blocks import block_of
 from gateway.shifting.links import tool_links
@@ -59,6 +63,13 @@ class Estimate(WordProfile):
     name, approximate = "estimate", True
 
 
+def preparer(
+    resolve: Callable[[str], ModelConfig], registry: ContextStrategyRegistry, counting: PromptCounting, limits: FileLimits
+) -> PromptPreparer:
+    ports = Ports(counting, limits, partial(with_relevance, scorer=NoRelevance()))
+    return PromptPreparer(resolve, PluginHost(registry), ports, Preferences())
+
+
 def prepare(
     request: ChatRequest,
     *configs: ModelConfig,
@@ -75,7 +86,7 @@ def prepare(
 
     counting = PromptCounting(profiles(words=profile or WordProfile()), {})
     registry = strategies or ContextStrategyRegistry.with_builtins()
-    return run(PromptPreparer(resolve, registry, counting, FileLimits(warning), Preferences()).prepare(request))
+    return run(preparer(resolve, registry, counting, FileLimits(warning)).prepare(request))
 
 
 def messages_of(prepared: PreparedPrompt) -> list[AuditBlock]:
@@ -235,7 +246,7 @@ def test_a_strategy_is_the_requests_else_the_models_and_its_reasons_are_told() -
 
 
 def test_an_unknown_strategy_is_refused_with_the_names_of_the_known() -> None:
-    with pytest.raises(InvalidRequest, match="known are manual, truncate") as caught:
+    with pytest.raises(InvalidRequest, match="known are manual, summarize, truncate, vector-recall") as caught:
         prepare(chat_request(turns(1), options=ContextOptions(strategy="nonsense")))
     assert caught.value.param == "contextStrategy"
 
@@ -333,7 +344,6 @@ def test_a_count_that_grows_whatever_leaves_still_ends() -> None:
 
     counting = Spiteful(profiles(), {})
     registry = ContextStrategyRegistry.with_builtins()
-    preparer = PromptPreparer(lambda name: model_config(), registry, counting, FileLimits(), Preferences())
-    prepared = run(preparer.prepare(chat_request(turns(20))))
+    prepared = run(preparer(lambda name: model_config(), registry, counting, FileLimits()).prepare(chat_request(turns(20))))
     assert list(prepared.kept) == [19]
     assert Spiteful.asked <= 21

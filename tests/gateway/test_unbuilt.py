@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.model_catalog import ModelCatalog, PromptAssets
-from gateway.settings import PluginSettings, Provenance, ProviderSettings, Settings
+from gateway.settings import Provenance, ProviderSettings, Settings
 from gateway.toml_tree import ConfigError
 from gateway.unbuilt import require_built
 from tests.support.small_chats import model_config
@@ -33,11 +33,10 @@ def test_a_model_that_asks_for_more_is_refused(changes: dict[str, object], compl
 
 
 def test_settings_that_ask_for_more_are_refused_all_at_once() -> None:
-    asking = replace(SETTINGS, providers={"other": ProviderSettings("litellm")}, plugins=PluginSettings(("a.b:c",)))
+    asking = replace(SETTINGS, providers={"other": ProviderSettings("litellm")})
     with pytest.raises(ConfigError) as caught:
         require_built(asking, ModelCatalog([model_config(None, message_shape="strict")]))
     assert str(caught.value).splitlines() == [
         'config/gateway.toml: providers.other.kind: "litellm" is not supported by this version',
-        "config/gateway.toml: plugins.modules: is not supported by this version",
         'models/_default.toml: message_shape: "strict" is not supported by this version',
     ]

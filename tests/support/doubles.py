@@ -81,6 +81,9 @@ class FakeProvider(Provider):
     async def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
         return b"{}"
 
+    async def ask_below(self, method: str, path: str, body: bytes = b"") -> bytes:
+        return b"{}"
+
     async def context_limit(self, upstream_model: str) -> int | None:
         self.asked.append(upstream_model)
         await asyncio.sleep(0)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
@@ -14,8 +15,11 @@ from gateway.counting import PromptCounting
 from gateway.generation import GenerationService
 from gateway.model_catalog import ModelCatalog
 from gateway.model_limits import ModelLimits
-from gateway.preparation import Preferences, PromptPreparer
+from gateway.plugins.host import PluginHost
+from gateway.preparation import Ports, Preferences, PromptPreparer
 from gateway.recorder import AuditRecorder
+from gateway.relevance.none import NoRelevance
+from gateway.relevance.recall import with_relevance
 from gateway.settings import Settings
 from gateway.shifting import ContextStrategyRegistry
 from gateway.stores.base import AuditStore, StoredAudit
@@ -57,11 +61,12 @@ def open_rooms(
     catalog = ModelCatalog(models or [model_config()])
     limits = ModelLimits(providers)
     counting = PromptCounting(profiles(words=WordProfile(), approximate=WordProfile()), {})
-    strategies = ContextStrategyRegistry.with_builtins()
-    preparer = PromptPreparer(catalog.resolve, strategies, counting, limits, Preferences(settings.clients.report))
+    shifting = PluginHost(ContextStrategyRegistry.with_builtins())
+    ports = Ports(counting, limits, partial(with_relevance, scorer=NoRelevance()))
+    preparer = PromptPreparer(catalog.resolve, shifting, ports, Preferences(settings.clients.report))
     generations = GenerationService(preparer, AuditRecorder(store), providers)
     engine = Engine(settings, catalog, Tenants(settings.auth), limits, preparer, generations)
-    return Rooms(engine, ChatReader(MessageReader()), store, lambda: None)
+    return Rooms(engine, ChatReader(MessageReader()), store, lambda: None, list)
 
 
 def application_of(rooms: Rooms) -> App:

@@ -24,7 +24,7 @@ def test_who_answers_is_alive() -> None:
 
 def test_a_gateway_with_a_store_is_ready_and_asks_no_provider() -> None:
     provider = FakeProvider()
-    ready = {"status": "ready", "store": "ok", "draining": False, "configuration": "ok"}
+    ready = {"status": "ready", "store": "ok", "draining": False, "configuration": "ok", "plugins": "ok"}
     assert get("/readyz", open_rooms(provider)) == (200, ready)
     assert (provider.asked, provider.sent) == ([], [])
 
@@ -35,7 +35,7 @@ def test_a_gateway_that_drains_or_has_no_store_is_not_ready(store: str, draining
     rooms.draining = draining
     assert get("/readyz", rooms) == (
         503,
-        {"status": "not ready", "store": store, "draining": draining, "configuration": "ok"},
+        {"status": "not ready", "store": store, "draining": draining, "configuration": "ok", "plugins": "ok"},
     )
 
 
