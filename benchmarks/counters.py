@@ -57,10 +57,10 @@ def short_chat(chance: random.Random) -> Chat:
 
 
 def long_chat(seed: int, encode: Callable[[str], Sequence[int]]) -> Chat:
-    """A chat of about 88,000 tokens of Python's own manual, none of whose texts stands in another one."""
+    """A chat of about 88,000 tokens of Python's own manual, none of whose texts stands in another one; a user's is the last."""
     manual = "\n".join(topics.values())
     chance, chat, tokens = random.Random(seed), [], 0
-    while tokens < LONG_TOKENS:
+    while tokens < LONG_TOKENS or chat[-1]["role"] != "user":
         start = chance.randrange(len(manual) - 2000)
         text = f"{seed} {len(chat)}: {manual[start : start + chance.randrange(20, 2000)]}"
         chat.append({"role": ("user", "assistant")[len(chat) % 2], "content": text})
@@ -145,13 +145,21 @@ def whole_render(folder: Path) -> tuple[Callable[[Chat], str], Tokenizer]:
     return render, Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
-def mistral_reference() -> Count:
-    """mistral-common's own tokenisation of requests, version 3."""
+def mistral_reference(*, tekken: bool = False) -> Count:
+    """mistral-common's own tokenisation of requests, version 3, with either vocabulary."""
     from mistral_common.protocol.instruct.request import ChatCompletionRequest
     from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 
-    tokenizer = MistralTokenizer.v3()
+    tokenizer = MistralTokenizer.v3(is_tekken=tekken)
     return at_once(lambda chat: len(tokenizer.encode_chat_completion(ChatCompletionRequest.from_openai(chat)).tokens))
+
+
+def mistral_texts(*, tekken: bool = False) -> Count:
+    """The text tokenizer within mistral-common over the texts, which knows no format."""
+    from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
+
+    tokenizer = MistralTokenizer.v3(is_tekken=tekken).instruct_tokenizer.tokenizer
+    return texts_alone(lambda text: tokenizer.encode(text, bos=False, eos=False))
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from counters import (
     llama_server,
     long_chat,
     mistral_reference,
+    mistral_texts,
     next_turn,
     package_folder,
     profile_count,
@@ -52,6 +53,7 @@ from tokenizer_profiles import ProfileRegistry
 from tokenizer_profiles.chat_template import ChatTemplate
 
 MOST_OF_COLD, MOST_OF_BARE = 0.03, 1.2
+MISTRAL_FORMATS = {"mistral-v3": False, "mistral-tekken": True}  # and whether the vocabulary is Tekken's
 
 
 async def compare(title: str, truth: Count, ours: Mapping[str, Count], others: Mapping[str, Count], chats: Sequence[Chat]) -> int:
@@ -92,13 +94,14 @@ async def accuracy(registry: ProfileRegistry, qwen: Path, chats: Sequence[Chat])
         {"litellm, own tokenizer": litellm_count("qwen2.5", qwen_json), "tokenizers over the texts": bare, **as_openai},
         chats,
     )
-    off += await compare(
-        "Mistral v3 against mistral-common",
-        mistral_reference(),
-        {"mistral-v3": own("mistral-v3")},
-        {"litellm": litellm_count("mistral/open-mistral-7b"), **as_openai},
-        chats,
-    )
+    for name, tekken in MISTRAL_FORMATS.items():
+        off += await compare(
+            f"{name} against mistral-common",
+            mistral_reference(tekken=tekken),
+            {name: own(name)},
+            {"litellm": litellm_count("mistral/open-mistral-7b"), **as_openai},
+            chats,
+        )
     return off + await served_accuracy(registry, {"litellm": litellm_count("smollm2"), **as_openai}, chats)
 
 
@@ -191,7 +194,7 @@ def told(title: str, found: Mapping[str, Sequence[Cost]]) -> int:
 
 
 async def speed(registry: ProfileRegistry, qwen: Path, rounds: int) -> int:
-    """Measures both ways of counting; the number of floors missed."""
+    """Measures every way of counting; the number of floors missed."""
     o200k = tiktoken.get_encoding("o200k_base")
     chats = [long_chat(seed, o200k.encode_ordinary) for seed in range(rounds + 1)]
     openai = {
@@ -213,7 +216,16 @@ async def speed(registry: ProfileRegistry, qwen: Path, rounds: int) -> int:
         "tokenizers over the whole render": at_once(bare),
         "litellm, own tokenizer": litellm_count("qwen2.5", (qwen / "tokenizer.json").read_text(encoding="utf-8")),
     }
-    return missed + told("Qwen2.5", await costs(templated, chats))
+    missed += told("Qwen2.5", await costs(templated, chats))
+    for name, tekken in MISTRAL_FORMATS.items():
+        mistral = {
+            name: profile_count(registry.resolve(name)),
+            "its tokenizer over the texts": mistral_texts(tekken=tekken),
+            "mistral-common's own count": mistral_reference(tekken=tekken),
+            "litellm": litellm_count("mistral/open-mistral-7b"),
+        }
+        missed += told(name, await costs(mistral, chats))
+    return missed
 
 
 def main() -> int:

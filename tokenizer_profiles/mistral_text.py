@@ -35,22 +35,30 @@ TEKKEN_CUT = Cut(re.compile(r"\n(?=[^\W_])"), 1, 0)
 
 
 class CountedText:
-    """mistral-common's text tokenizer, but that each text is encoded once and comes back as so many zeros."""
+    """mistral-common's text tokenizer, but that each text is encoded once, and that a list of tokens adds up to their number: a
+    text comes back as its number of tokens, a special token as 1."""
+
+    bos_id = eos_id = 1
 
     def __init__(self, tokenizer: Any, cut: Cut) -> None:
         self._tokenizer = tokenizer
+        self._encode = tokenizer._model.encode  # which the tokenizer calls for a text; it then only renumbers the tokens
         self._cut = cut
         self._piece = RememberingCounter(self._piece_tokens)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tokenizer, name)
 
+    def get_special_token(self, s: str) -> int:
+        """One token."""
+        return 1
+
     def encode(self, s: str, bos: bool, eos: bool) -> list[int]:
-        """As many zeros as the text has tokens, BOS and EOS with them."""
-        return [0] * (self.count(s) + bos + eos)
+        """Adds up to the tokens of the text, BOS and EOS with them."""
+        return [self.count(s) + bos + eos]
 
     def decode(self, tokens: list[int], special_token_policy: object = None) -> str:
-        """Nothing: zeros mean no text."""
+        """Nothing: numbers of tokens mean no text."""
         return ""
 
     def count(self, text: str) -> int:
@@ -62,8 +70,9 @@ class CountedText:
 
     def _piece_tokens(self, text: str) -> int:
         whole = text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates have no UTF-8
-        pieces = split_whitespace(whole) if len(whole) > WHITESPACE_LIMIT else (whole,)
-        return sum(len(self._tokenizer.encode(piece, bos=False, eos=False)) for piece in pieces)
+        if len(whole) <= WHITESPACE_LIMIT:
+            return len(self._encode(whole))
+        return sum(len(self._encode(piece)) for piece in split_whitespace(whole))
 
 
 def cut_text(text: str, cut: Cut) -> Iterator[str]:

@@ -180,8 +180,8 @@ def test_one_more_turn_encodes_only_new_text(name: str, monkeypatch: pytest.Monk
     cold = count(name, chat).total
     encoded: list[str] = []
     texts = profile(name)._loaded().texts
-    encode = texts._tokenizer.encode
-    monkeypatch.setattr(texts._tokenizer, "encode", lambda s, bos, eos: encoded.append(s) or encode(s, bos=bos, eos=eos))
+    encode = texts._encode
+    monkeypatch.setattr(texts, "_encode", lambda s: encoded.append(s) or encode(s))
     assert count(name, chat).total == cold
     assert encoded == []
     longer = [*chat, {"role": "assistant", "content": "Nothing."}, {"role": "user", "content": "Really?"}]
@@ -195,6 +195,7 @@ def test_what_was_forgotten_is_counted_again(monkeypatch: pytest.MonkeyPatch) ->
     before = count("mistral-v7", chat)
     monkeypatch.setattr(mistral_chat, "_REMEMBERED_RUNS", 2)
     made = profile("mistral-v7")._loaded()
+    made.count([{"role": "user", "content": "one more than is kept"}], {})
     assert [made.count(chat, {}) for _ in range(3)] == [before] * 3
     assert len(made._young) <= 2
 
