@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from sentencex import segment  # type: ignore[import-untyped]
-
 from gateway.shifting.graphemes import may_cut
 from gateway.shifting.sentences import sentences_of
 
@@ -27,6 +25,8 @@ def split_sentences(text: str) -> list[str]:
 def _sentences_of_line(line: str) -> Sequence[str]:
     if len(line) > LONGEST_LINE:
         return sentences_of(line)
+    from sentencex import segment  # type: ignore[import-untyped]  # here: most gateways never summarize
+
     try:
         return list(_whole(line, segment("ru" if _CYRILLIC.search(line) else "en", line)))
     except UnicodeEncodeError:  # a lone surrogate

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -351,3 +353,15 @@ def test_a_worker_learns_its_configuration_from_the_environment(tmp_path: Path, 
 
     run(story())
     assert os.environ[CONFIG_VARIABLE] == str(tmp_path)
+
+
+def test_a_start_loads_nothing_that_no_configured_model_needs(tmp_path: Path) -> None:
+    tree = write_tree(tmp_path, m=MODEL)
+    code = (
+        "import sys; from pathlib import Path; from gateway.app import Gateway, load_configuration;"
+        f"Gateway(load_configuration(Path({str(tree)!r}), {{}}));"
+        "heavy = {'tiktoken', 'tokenizers', 'transformers', 'jinja2', 'numpy', 'litellm', 'mistral_common', 'sentencex', 'gguf'};"
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  # ours
+    assert told.stdout == "[]\n"

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway import sentence_splitting
 from gateway.sentence_splitting import LONGEST_LINE, split_sentences
 from gateway.shifting import PromptBlock, ShiftOptions
 from gateway.shifting.strategies.summarize import Summarize
@@ -43,7 +42,7 @@ def test_a_defect_of_the_library_costs_only_its_knowledge(monkeypatch: pytest.Mo
     def segment(language: str, text: str) -> list[str]:
         raise raised
 
-    monkeypatch.setattr(sentence_splitting, "segment", segment)
+    monkeypatch.setattr("sentencex.segment", segment)
     raised: BaseException = type("PanicException", (BaseException,), {})()
     assert split_sentences("One. Two") == ["One.", "Two"]
     raised = KeyboardInterrupt()
