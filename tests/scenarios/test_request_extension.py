@@ -148,11 +148,14 @@ def test_an_auxiliary_generation_leaves_the_chats_audit_alone(gateway: RunningGa
     assert len(own["providerMessages"]) == 1
 
 
+@pytest.mark.parametrize("strategy", ["truncate", "summarize", "vector-recall", "manual"])
 def test_a_preview_agrees_with_the_generation_and_sends_nothing(
-    gateway: RunningGateway, upstream: Upstream, chat_id: str
+    gateway: RunningGateway, upstream: Upstream, chat_id: str, strategy: str
 ) -> None:
     script = upstream.script(replies.plain())
-    body = {"model": script.model, "messages": LONG, "contextShift": {"chatId": chat_id}}
+    memory = [{"content": "The river rises in spring.", "relevance": 0.1}, {"content": "Ann likes tea.", "required": True}]
+    options = {"chatId": chat_id, "contextStrategy": strategy, "memory": memory}
+    body = {"model": script.model, "messages": LONG, "contextShift": options}
     preview = gateway.http.post("/api/v2/context-preview", json=body).json()
     assert script.calls == []
     assert gateway.audit(chat_id) is None

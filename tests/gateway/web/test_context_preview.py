@@ -51,12 +51,18 @@ def test_over_budget_is_an_answer() -> None:
     assert (answer.status_code, answer.json()["fits"], answer.json()["deficit"]) == (200, False, 115)
 
 
-@settings(max_examples=40, deadline=None)
-@given(conversations, st.integers(20, 100), st.booleans())
-def test_a_preview_agrees_with_the_audit_of_the_generation(messages: list[dict[str, Any]], limit: int, stream: bool) -> None:
+STRATEGIES = ContextStrategyRegistry.with_builtins().names()
+
+
+@settings(max_examples=60, deadline=None)
+@given(conversations, st.integers(20, 100), st.booleans(), st.sampled_from(STRATEGIES))
+def test_a_preview_agrees_with_the_audit_of_the_generation(
+    messages: list[dict[str, Any]], limit: int, stream: bool, strategy: str
+) -> None:
     async def story() -> tuple[Any, Any]:
         rooms = open_rooms()
-        body = chat(messages=messages, stream=stream, contextShift={"chatId": "c", "contextLimit": limit})
+        options = {"chatId": "c", "contextLimit": limit, "contextStrategy": strategy, "memory": [{"content": "tea"}]}
+        body = chat(messages=messages, stream=stream, contextShift=options)
         seen = (await ask(rooms, "POST", PREVIEW, body)).json()
         answer = await ask(rooms, "POST", GENERATE, body)
         assert answer.status_code == (200 if seen["fits"] else 400)
