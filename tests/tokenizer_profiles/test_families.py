@@ -10,29 +10,14 @@ from typing import Any
 
 import pytest
 
+from tests.tokenizer_profiles import samples
 from tokenizer_profiles import ProfileDataMissing, PromptCount, TokenizerProfile, families
 from tokenizer_profiles.families import FAMILIES, Family, family_kinds, read_family
 from tokenizer_profiles.images import PatchRule, TileRule
 from tokenizer_profiles.kinds import ProfileKind, ProfileRequest
 from tokenizer_profiles.package_data import wanted_file, zipped_file
 
-WORDS = [
-    "hello",
-    "Grüße",
-    "世界",
-    "🙂",
-    "  ",
-    "\n\n",
-    "\t",
-    "if x:\n    return",
-    "12345",
-    "naïve",
-    "don't",
-    "'S",
-    "/path",
-    "\u00a0",
-    "<",
-]
+WORDS = [*samples.WORDS, "'S", "/path", "\u00a0", "<"]
 WORDS += ["|>", "\u2028", "\0", "e\u0301", "\r\n", "www.example.com/?q=1", "...\n", "HELLO", "日本語", "кириллица", "a" * 40]
 TOOL = {
     "type": "function",

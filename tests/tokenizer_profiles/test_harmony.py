@@ -21,27 +21,13 @@ from openai_harmony import (
 from openai_harmony import Message as HarmonyMessage
 from openai_harmony import Role as HarmonyRole
 
+from tests.tokenizer_profiles import samples
 from tokenizer_profiles.harmony import HarmonyKind, HarmonyProfile
 from tokenizer_profiles.kinds import ProfileRequest
 from tokenizer_profiles.openai_chat import TextTokenizer
 from tokenizer_profiles.tiktoken_bpe import O200K_BASE, BytePairTokenizer
 
-WORDS = [
-    "hello",
-    "Grüße",
-    "世界",
-    "🙂",
-    "  ",
-    "\n\n",
-    "\t",
-    "if x:\n    return",
-    "12345",
-    "naïve",
-    "don't",
-    "/path",
-    "# Tools",
-    "\u00a0",
-]
+WORDS = [*samples.WORDS, "/path", "# Tools", "\u00a0"]
 TOOL: dict[str, Any] = {
     "name": "get_weather",
     "description": "Gets the weather",

@@ -12,6 +12,7 @@ import pytest
 from mistral_common.protocol.instruct.request import ChatCompletionRequest
 from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 
+from tests.tokenizer_profiles import samples
 from tokenizer_profiles import ProfileDataMissing, PromptCount, mistral, mistral_chat
 from tokenizer_profiles.kinds import ProfileRequest
 from tokenizer_profiles.mistral import (
@@ -23,22 +24,7 @@ from tokenizer_profiles.mistral import (
 from tokenizer_profiles.mistral_text import SENTENCEPIECE_CUT, TEKKEN_CUT, Cut, cut_text
 from tokenizer_profiles.package_data import package_file
 
-WORDS = [
-    "hello",
-    "Grüße",
-    "世界",
-    "🙂",
-    "  ",
-    "\n\n",
-    "\t",
-    "if x:\n    return",
-    "12345",
-    "[INST]",
-    "</s>",
-    "<s>",
-    "naïve",
-    "don't",
-]
+WORDS = [*samples.WORDS, "[INST]", "</s>", "<s>"]
 WORDS += ["/path", "[/INST] ", "\u00a0", "a\u0301", "{}", '"quoted"', "...", "\n", " x", "www.example.com/?q=1", "\0", "\u2028"]
 TOOL = {
     "type": "function",

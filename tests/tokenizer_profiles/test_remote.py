@@ -1,31 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Protocol
 
 import pytest
 
+from tests.tokenizer_profiles.samples import Chat, count, remote_profile
 from tests.tokenizer_profiles.toy_server import ToyCounter, ToyServer
 from tokenizer_profiles import ProfileNeedsServer, ProfileRegistry, PromptCount, remote
-from tokenizer_profiles.remote import RemoteProfile
-
-Chat = list[dict[str, Any]]
-
-
-class Server(Protocol):
-    async def ask(self, method: str, path: str, body: bytes) -> bytes: ...
-
-
-def made(server: Server) -> RemoteProfile:
-    profile = ProfileRegistry.with_builtins().resolve("remote", "m", server.ask)
-    assert isinstance(profile, RemoteProfile)
-    return profile
-
-
-def count(profile: RemoteProfile, messages: Sequence[dict[str, Any]], **request: object) -> PromptCount:
-    return asyncio.run(profile.count_prompt(messages, request))
-
 
 HELLO: Chat = [{"role": "user", "content": "Hello"}]
 SPEAKERS = [
@@ -37,7 +18,7 @@ SPEAKERS = [
 
 
 def test_there_is_nothing_to_load() -> None:
-    profile = made(ToyServer(away=True))
+    profile = remote_profile(ToyServer(away=True))
     profile.load()
     assert profile.loaded
     asyncio.run(profile.aclose())
@@ -46,7 +27,7 @@ def test_there_is_nothing_to_load() -> None:
 def test_a_server_that_is_away_is_replaced_by_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "SEARCH_AGAIN_S", 0.0)
     toy = ToyServer(away=True)
-    profile = made(toy)
+    profile = remote_profile(toy)
     counted = count(profile, [{"role": "user", "content": "Hello world"}])
     estimate = ProfileRegistry.with_builtins().resolve("approximate", "m")
     assert counted == asyncio.run(estimate.count_prompt([{"role": "user", "content": "Hello world"}], {}))
@@ -61,7 +42,7 @@ def test_a_server_that_is_away_is_replaced_by_an_estimate(monkeypatch: pytest.Mo
 
 def test_an_address_where_nothing_counts_is_not_asked_with_every_prompt() -> None:
     toy = ToyServer(away=True)
-    profile = made(toy)
+    profile = remote_profile(toy)
     first = count(profile, HELLO)
     asked = len(toy.asked)
     assert count(profile, HELLO) == first
@@ -71,7 +52,7 @@ def test_an_address_where_nothing_counts_is_not_asked_with_every_prompt() -> Non
 
 def test_concurrent_first_prompts_learn_once() -> None:
     toy = ToyServer()
-    profile = made(toy)
+    profile = remote_profile(toy)
 
     async def several() -> list[PromptCount]:
         return await asyncio.gather(*(profile.count_prompt([{"role": "user", "content": "Hi"}], {}) for _ in range(5)))
@@ -88,7 +69,7 @@ def test_it_wants_a_server() -> None:
 @pytest.mark.parametrize(("path", "key", "holder"), SPEAKERS)
 def test_what_the_server_is_is_found_by_asking_once(path: str, key: str, holder: str) -> None:
     toy = ToyCounter(path, key)
-    profile = made(toy)
+    profile = remote_profile(toy)
     counted = count(profile, HELLO)
     assert profile.last_failure is None
     assert counted.template.approximate == ("count_tokens" in path)
@@ -103,14 +84,14 @@ def test_what_the_server_is_is_found_by_asking_once(path: str, key: str, holder:
 
 def test_the_first_questions_hold_nothing_of_the_chat() -> None:
     toy = ToyCounter("/nothing", "x")
-    assert count(made(toy), [{"role": "user", "content": "a secret"}]).template.approximate
+    assert count(remote_profile(toy), [{"role": "user", "content": "a secret"}]).template.approximate
     assert len(toy.asked) == 5
     assert "secret" not in str(toy.asked)
 
 
 def test_a_refused_chat_is_estimated_and_the_server_stays_known() -> None:
     toy = ToyCounter("/tokenize", "count", refuses="forbidden")
-    profile = made(toy)
+    profile = remote_profile(toy)
     assert not count(profile, HELLO).template.approximate
     assert count(profile, [{"role": "user", "content": "forbidden"}]).template.approximate
     assert profile.last_failure == "POST /tokenize failed: PermissionError"
@@ -121,7 +102,7 @@ def test_a_refused_chat_is_estimated_and_the_server_stays_known() -> None:
 
 def test_another_kind_of_server_at_the_same_address_is_found() -> None:
     toy = ToyCounter("/tokenize", "count")
-    profile = made(toy)
+    profile = remote_profile(toy)
     count(profile, HELLO)
     toy.away = True
     for _ in range(2):
@@ -137,12 +118,12 @@ def test_llama_cpp_wins_where_several_answer() -> None:
                 return b'{"input_tokens": 99}'
             return await super().ask(method, path, body)
 
-    assert count(made(Both()), HELLO).total == 1 + len("<user\nHello>") + 11
+    assert count(remote_profile(Both()), HELLO).total == 1 + len("<user\nHello>") + 11
 
 
 def test_a_cancelled_count_does_not_cancel_the_search_of_others() -> None:
     toy = ToyCounter("/tokenize", "count")
-    profile = made(toy)
+    profile = remote_profile(toy)
 
     async def both() -> PromptCount:
         first = asyncio.create_task(profile.count_prompt(HELLO, {}))

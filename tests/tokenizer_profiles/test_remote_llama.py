@@ -3,32 +3,20 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tokenizer_profiles.samples import CALL, TOOL, Chat, Server, count, numbers, remote_profile, turn
 from tests.tokenizer_profiles.toy_server import ToyServer
-from tokenizer_profiles import ProfileRegistry, PromptCount, RemoteUnavailable
+from tokenizer_profiles import RemoteUnavailable
 from tokenizer_profiles.images import TileRule
 from tokenizer_profiles.llama_server import LlamaServer
 from tokenizer_profiles.message_counter import ChatRules, MessageCounter
-from tokenizer_profiles.remote import RemoteProfile
 from tokenizer_profiles.remote_llama import LlamaCounting
 
-Chat = list[dict[str, Any]]
-
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "find",
-        "description": "Finds.",
-        "parameters": {"type": "object", "properties": {"q": {"type": "string"}}},
-    },
-}
-CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"q": "träume"}'}}
 TOOL_CHAT: Chat = [
     {"role": "user", "content": "look it up"},
     {"role": "assistant", "content": None, "tool_calls": [CALL]},
@@ -38,33 +26,11 @@ TOOL_CHAT: Chat = [
 ]
 
 
-class Server(Protocol):
-    async def ask(self, method: str, path: str, body: bytes) -> bytes: ...
-
-
-def made(server: Server) -> RemoteProfile:
-    profile = ProfileRegistry.with_builtins().resolve("remote", "m", server.ask)
-    assert isinstance(profile, RemoteProfile)
-    return profile
-
-
-def count(profile: RemoteProfile, messages: Sequence[dict[str, Any]], **request: object) -> PromptCount:
-    return asyncio.run(profile.count_prompt(messages, request))
-
-
-def numbers(counted: PromptCount) -> list[int]:
-    return [part.tokens for part in counted.messages]
-
-
 # The toy: one token a character and one for each of <turn>, </turn>; a BOS; "<turn>assistant\n" asks for the reply.
 
 
-def turn(role: str, text: str) -> int:
-    return len(role) + 1 + len(text) + 2
-
-
 def test_each_message_owns_its_turn_and_the_template_the_rest() -> None:
-    counted = count(made(ToyServer()), [{"role": "user", "content": " Hi"}, {"role": "assistant", "content": "yo"}])
+    counted = count(remote_profile(ToyServer()), [{"role": "user", "content": " Hi"}, {"role": "assistant", "content": "yo"}])
     assert numbers(counted) == [turn("user", " Hi"), turn("assistant", "yo")]
     assert counted.template.tokens == 1 + 11
     assert not counted.approximate
@@ -72,11 +38,11 @@ def test_each_message_owns_its_turn_and_the_template_the_rest() -> None:
 
 def test_a_message_of_nothing_but_a_call_is_found_by_its_function() -> None:
     chat: Chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
-    assert numbers(count(made(ToyServer()), chat)) == [turn("user", "Hi"), turn("assistant", "find")]
+    assert numbers(count(remote_profile(ToyServer()), chat)) == [turn("user", "Hi"), turn("assistant", "find")]
 
 
 def test_tools_cost_what_they_add_to_the_render() -> None:
-    counted = count(made(ToyServer()), [{"role": "user", "content": "Hi"}], tools=[{"name": "abc"}], temperature=1)
+    counted = count(remote_profile(ToyServer()), [{"role": "user", "content": "Hi"}], tools=[{"name": "abc"}], temperature=1)
     assert counted.tools.tokens == turn("tools", "abc")
     assert counted.total == 1 + turn("tools", "abc") + turn("user", "Hi") + 11
     assert not counted.approximate
@@ -84,7 +50,7 @@ def test_tools_cost_what_they_add_to_the_render() -> None:
 
 def test_messages_the_template_hides_share_with_the_one_before() -> None:
     chat: Chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
-    counted = count(made(ToyServer(renders_names_of_calls=False)), chat)
+    counted = count(remote_profile(ToyServer(renders_names_of_calls=False)), chat)
     assert sum(numbers(counted)) == turn("user", "Hi") + turn("assistant", "")
     assert all(part.approximate for part in counted.messages)
     assert not counted.template.approximate
@@ -93,20 +59,20 @@ def test_messages_the_template_hides_share_with_the_one_before() -> None:
 @pytest.mark.parametrize("toy", [ToyServer(shouts=True), ToyServer(refuses_marks=True)])
 def test_without_marks_the_total_is_still_exact(toy: ToyServer) -> None:
     chat: Chat = [{"role": "user", "content": "Hello"}, {"role": "user", "content": "x"}]
-    counted = count(made(toy), chat)
+    counted = count(remote_profile(toy), chat)
     assert counted.total == 1 + len(toy._tokens(toy.template({"messages": chat})["prompt"], parse_special=True))
     assert all(part.tokens > 0 and part.approximate for part in counted.messages)
 
 
 def test_an_input_of_every_private_character_is_counted() -> None:
-    counted = count(made(ToyServer()), [{"role": "user", "content": "".join(map(chr, range(0xE000, 0xF900)))}])
+    counted = count(remote_profile(ToyServer()), [{"role": "user", "content": "".join(map(chr, range(0xE000, 0xF900)))}])
     assert counted.total == 1 + turn("user", "x" * 6400) + 11
 
 
 def test_a_server_that_cannot_be_cut_is_counted_exactly_as_a_whole() -> None:
     toy = ToyServer(knows_special=False)
     chat: Chat = [{"role": "user", "content": "Hello"}, {"role": "user", "content": "x"}]
-    counted = count(made(toy), chat)
+    counted = count(remote_profile(toy), chat)
     assert counted.total == 1 + len(toy.template({"messages": chat})["prompt"])
     assert min(numbers(counted)) > 0
     assert counted.messages[0].approximate
@@ -114,13 +80,13 @@ def test_a_server_that_cannot_be_cut_is_counted_exactly_as_a_whole() -> None:
 
 
 def test_no_messages_are_all_template() -> None:
-    counted = count(made(ToyServer()), [])
+    counted = count(remote_profile(ToyServer()), [])
     assert (counted.messages, counted.total) == ((), 12)
 
 
 def test_a_server_that_came_back_as_another_is_learned_again() -> None:
     toy = ToyServer()
-    profile = made(toy)
+    profile = remote_profile(toy)
     assert count(profile, []).total == 12
     toy.away = True
     count(profile, [])
@@ -130,7 +96,7 @@ def test_a_server_that_came_back_as_another_is_learned_again() -> None:
 
 def test_a_server_that_came_back_the_same_is_not_learned_again() -> None:
     toy = ToyServer()
-    profile = made(toy)
+    profile = remote_profile(toy)
     count(profile, [])
     toy.away = True
     count(profile, [])
@@ -152,7 +118,7 @@ def test_properties_without_a_template_are_no_llama_cpp() -> None:
 
 def test_pictures_are_estimated_on_top() -> None:
     parts = [{"type": "image_url", "image_url": {"url": "https://example.test/x.png"}}]
-    counted = count(made(ToyServer()), [{"role": "user", "content": parts}, {"role": "user", "content": "Hi"}])
+    counted = count(remote_profile(ToyServer()), [{"role": "user", "content": parts}, {"role": "user", "content": "Hi"}])
     assert counted.messages[0].tokens > 1445
     assert counted.messages[0].approximate
     assert not counted.messages[1].approximate
@@ -166,7 +132,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.samp
 def test_parts_always_add_up_to_the_servers_total(chat: list[tuple[str, str]], shouts: bool) -> None:
     toy = ToyServer(shouts=shouts)
     messages = [{"role": role, "content": text} for role, text in chat]
-    counted = count(made(toy), messages)
+    counted = count(remote_profile(toy), messages)
     prompt = toy.template({"messages": messages})["prompt"]
     assert counted.total == len(toy.tokenize({"content": prompt, "add_special": True, "parse_special": True})["tokens"])
     assert all(part.tokens >= 0 for part in (*counted.messages, counted.template, counted.tools))
@@ -211,7 +177,7 @@ def server_total(server: RealServer, messages: Chat, request: dict[str, Any]) ->
 
 
 def test_the_count_is_the_servers_own_on_thirty_chats(local_server: RealServer) -> None:
-    profile, chance = made(local_server), random.Random(11)  # noqa: S311  (samples, not secrets)
+    profile, chance = remote_profile(local_server), random.Random(11)  # noqa: S311  (samples, not secrets)
     for _ in range(30):
         chat = random_chat(chance)
         counted = count(profile, chat)
@@ -222,7 +188,7 @@ def test_the_count_is_the_servers_own_on_thirty_chats(local_server: RealServer) 
 
 
 def test_the_count_is_the_usage_of_the_reply(local_server: RealServer) -> None:
-    profile = made(local_server)
+    profile = remote_profile(local_server)
     chats: list[tuple[Chat, dict[str, Any]]] = [
         ([{"role": "user", "content": "Hello!"}], {}),
         ([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "  Grüße 世界 🙂\n"}], {}),
@@ -237,7 +203,7 @@ def test_the_count_is_the_usage_of_the_reply(local_server: RealServer) -> None:
 
 
 def test_a_growing_chat_asks_for_its_new_text_only(local_server: RealServer) -> None:
-    profile = made(local_server)
+    profile = remote_profile(local_server)
     chat: Chat = [{"role": "user", "content": "one"}]
     count(profile, chat)
     local_server.asked.clear()
@@ -249,7 +215,7 @@ def test_a_growing_chat_asks_for_its_new_text_only(local_server: RealServer) -> 
 
 
 def test_what_the_server_refuses_is_estimated(local_server: RealServer) -> None:
-    profile = made(local_server)
+    profile = remote_profile(local_server)
     assert count(profile, [{"role": "user", "content": 5}]).template.approximate
     assert profile.last_failure == "POST /apply-template failed: ConnectionError"
     cut = json.loads('{"role": "user", "content": "cut \\ud83d"}')

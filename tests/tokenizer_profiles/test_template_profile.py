@@ -9,44 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tokenizer_profiles.samples import CALL, TOOL, Chat, count, numbers, turn
 from tests.tokenizer_profiles.toy_tokenizer import TEMPLATE, TURNS, toy_tokenizer
-from tokenizer_profiles import ProfileDataMissing, PromptCount
+from tokenizer_profiles import ProfileDataMissing
 from tokenizer_profiles.attribution import Marks
 from tokenizer_profiles.base import OFF_LOOP_CHARACTERS
 from tokenizer_profiles.images import TileRule
 from tokenizer_profiles.template_profile import TemplateProfile
 from tokenizer_profiles.tokenizer_data import TokenizerData
 
-Chat = list[dict[str, Any]]
-
 IMAGES = TileRule(85, 170)
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "find",
-        "description": "Finds.",
-        "parameters": {"type": "object", "properties": {"q": {"type": "string"}}},
-    },
-}
-CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"q": "träume"}'}}
 
 
 def toy(template: str = TEMPLATE, **others: Any) -> TemplateProfile:
     variables = {"bos_token": "<s>"} if "bos_token" in template else {}
     data = TokenizerData(toy_tokenizer(*TURNS), template, variables, **others)
     return TemplateProfile("toy", lambda: data, IMAGES)
-
-
-def count(profile: TemplateProfile, messages: Chat, **request: object) -> PromptCount:
-    return asyncio.run(profile.count_prompt(messages, request))
-
-
-def numbers(counted: PromptCount) -> list[int]:
-    return [part.tokens for part in counted.messages]
-
-
-def turn(role: str, text: str) -> int:
-    return len(role) + 1 + len(text) + 2
 
 
 # The toy: one token a character and one for each of <s>, <turn>, </turn>.

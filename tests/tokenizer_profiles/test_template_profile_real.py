@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from tests.tokenizer_profiles.offline_tokenizers import offline_folder
+from tests.tokenizer_profiles.samples import CALL, TOOL, count, numbers
 from tokenizer_profiles import PromptCount, template_profile
 from tokenizer_profiles.chat_template import ChatTemplate
 from tokenizer_profiles.huggingface import read_folder
@@ -24,15 +25,6 @@ Chat = list[dict[str, Any]]
 Real = Callable[[str], tuple[TemplateProfile, ChatTemplate, Tokenizer]]
 
 IMAGES = TileRule(85, 170)
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "find",
-        "description": "Finds.",
-        "parameters": {"type": "object", "properties": {"q": {"type": "string"}}},
-    },
-}
-CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"q": "träume"}'}}
 TOOL_CHAT: Chat = [
     {"role": "system", "content": "Be kind. "},
     {"role": "user", "content": "look it up"},
@@ -49,14 +41,6 @@ REAL = (
     "glm-4.7-flash",
     "minimax-m3",
 )
-
-
-def count(profile: TemplateProfile, messages: Chat, **request: object) -> PromptCount:
-    return asyncio.run(profile.count_prompt(messages, request))
-
-
-def numbers(counted: PromptCount) -> list[int]:
-    return [part.tokens for part in counted.messages]
 
 
 @pytest.fixture(scope="module")
