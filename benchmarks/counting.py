@@ -32,6 +32,7 @@ from counters import (
     Chat,
     Count,
     at_once,
+    in_thread,
     langchain_count,
     litellm_count,
     llama_server,
@@ -213,7 +214,7 @@ async def speed(registry: ProfileRegistry, qwen: Path, rounds: int) -> int:
 
     templated = {
         "hf:DIR": profile_count(registry.resolve(f"hf:{qwen}")),
-        "tokenizers over the whole render": at_once(bare),
+        "tokenizers over the whole render": in_thread(bare),
         "litellm, own tokenizer": litellm_count("qwen2.5", (qwen / "tokenizer.json").read_text(encoding="utf-8")),
     }
     missed += told("Qwen2.5", await costs(templated, chats))

@@ -75,8 +75,13 @@ class OpenAIChatProfile(AdditiveProfile):
     def new_weight(self, messages: Sequence[Message], request: Request, enough: int) -> int:
         """See `AdditiveProfile`. Quick for messages of role and text that are remembered, as most of a long chat are."""
         knows = self._tokenizer.count.knows
-        new = [message for message in messages if len(message) > 2 or not knows(message.get("content"))]
-        return text_weight((*new, request), enough, knows)
+        weight = text_weight(request, enough, knows)
+        for message in messages:
+            if weight >= enough:
+                break
+            if len(message) > 2 or not knows(message.get("content")):
+                weight += text_weight(message, enough, knows)
+        return weight
 
     def count_text(self, text: str) -> int:
         """See `AdditiveProfile`."""
