@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 
 from tokenizer_profiles.base import TokenizerProfile
 
@@ -35,6 +36,28 @@ class ProfileKind(ABC):
     @abstractmethod
     def make(self, request: ProfileRequest) -> TokenizerProfile:
         """A profile for a request. Reads nothing from disk and opens no connection."""
+
+
+class LateKind(ProfileKind):
+    """A kind that is made, and its module imported, when something of it is asked for. It may not be an approximate one."""
+
+    def __init__(self, load: Callable[[], ProfileKind], *, takes_argument: bool = False) -> None:
+        self._load = cache(load)
+        self.takes_argument = takes_argument
+
+    @property
+    def install(self) -> str:  # type: ignore[override]  # read only here
+        """See `ProfileKind`."""
+        return self._load().install
+
+    @property
+    def data_present(self) -> bool:
+        """See `ProfileKind`."""
+        return self._load().data_present
+
+    def make(self, request: ProfileRequest) -> TokenizerProfile:
+        """See `ProfileKind`."""
+        return self._load().make(request)
 
 
 @dataclass(frozen=True, slots=True)
