@@ -15,7 +15,6 @@ from gateway.relevance.base import RelevanceScorer, Scores, remark
 from gateway.relevance.letters import letter_scores
 from gateway.relevance.vectors import RememberedVectors, Vector, beginning, similarity
 from tokenizer_profiles.errors import ProfileDataMissing
-from tokenizer_profiles.huggingface import read_tokenizer
 from tokenizer_profiles.package_data import wanted_file
 
 EXTRA = "recall"
@@ -65,6 +64,8 @@ class WordVectors:
 
     def __init__(self, package: str = _PACKAGE) -> None:
         """Raises ProfileDataMissing, which says what to install."""
+        from tokenizer_profiles.huggingface import read_tokenizer  # here: most gateways never recall
+
         weights = wanted_file(package, _WEIGHTS, EXTRA)
         self._tokenizer: Any = read_tokenizer(wanted_file(package, _TOKENIZER, EXTRA))
         try:
