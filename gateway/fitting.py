@@ -8,7 +8,8 @@ model, no limit's origin and no audit.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from gateway.chat import ChatMessage, made_message
@@ -27,8 +28,7 @@ class Kept(NamedTuple):
     at: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(NamedTuple):
     """What is sent, with its final count, and why the others left; `withdrawn` are new blocks that had to leave again.
 
     `shortened` are the ids of kept blocks whose text was cut. `untouched` says that every block stayed as it was.
@@ -37,7 +37,7 @@ class Fitted:
     kept: Sequence[Kept]
     prompt: PromptCount
     tokens: int
-    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    reasons: Mapping[str, Reason] = MappingProxyType({})
     withdrawn: Sequence[Kept] = ()
     shortened: frozenset[str] = frozenset()
     untouched: bool = False

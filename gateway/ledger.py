@@ -13,8 +13,9 @@ from gateway.shifting import BlockKind, PromptBlock, Reason
 from gateway.shifting.reasons import inclusion_reasons
 from tokenizer_profiles.base import PromptCount, TokenCount
 
-# What the row of a message follows from: block, count, order, tokens, whether and why it stays, its group's oldest, its index.
-_Standing = tuple[PromptBlock, TokenCount, int, int | None, bool, Reason, int | None, int | None]
+# What the row of a message follows from: block, count, order, tokens, whether and why it stays, its group's oldest. The
+# block's id follows from the message's index.
+_Standing = tuple[PromptBlock, TokenCount, int, int | None, bool, Reason, int | None]
 
 
 class Ledger(NamedTuple):
@@ -66,15 +67,18 @@ def _message_rows(
         if stays is None:
             reason = fitted.reasons.get(block.id, Reason.CONTEXT_SHIFT)
         tokens = (stays or block).tokens
-        standing = (block, count, start + at, tokens, stays is not None, reason, oldest.get(at), prompt.indexes[at])
+        standing = (block, count, start + at, tokens, stays is not None, reason, oldest.get(at))
         known = message.row
-        out.append(known[1] if known is not None and known[0] == standing else _message_row(at, message, standing))
+        if known is not None and known[0] == standing:
+            out.append(known[1])
+        else:
+            out.append(_message_row(at, message, standing, prompt.indexes[at]))
     return out
 
 
-def _message_row(at: int, message: ChatMessage, standing: _Standing) -> AuditBlock:
+def _message_row(at: int, message: ChatMessage, standing: _Standing, index: int | None) -> AuditBlock:
     """The row of a message, remembered for the next turn, in which most are the same."""
-    block, count, order, tokens, included, reason, oldest, index = standing
+    block, count, order, tokens, included, reason, oldest = standing
     group = None if oldest is None else f"g{oldest}"
     named = (order, message.id or block.id, block.role, block.kind, block.source, _name(message))
     made = AuditBlock(*named, tokens or 0, count.approximate, included, reason, group, None, at, None, index)

@@ -116,12 +116,16 @@ class Preferences:
 
 
 class _Task(NamedTuple):
-    """How one prompt is fitted: by which strategy, within what, with which options, and how the outcome is counted."""
+    """How one prompt is fitted: by which strategy, whether that goes by relevance, within how many tokens, with which options,
+    how blocks and the outcome are counted, and what interceptors are told."""
 
     strategy: Any
-    context: InterceptionContext
+    recalls: bool
+    limit: int
+    count_tokens: TokenCounter
     options: ShiftOptions
     recount: CountMessages
+    context: Callable[[], InterceptionContext]
 
 
 class PromptPreparer:
@@ -166,9 +170,10 @@ class PromptPreparer:
         counted = await self._counting.count(config, upstream_model, request, prompt.messages)
         budget, output_limit = _budget(request, config, limits, exact=not counted.estimated)
         tokens = counter_of(counted.prompt, partial(self._counting.alone, config, upstream_model))
-        context = _context(request, upstream_model, name, budget, tokens)
-        count = partial(self._recount, config, upstream_model, request)
-        task = _Task(strategy, context, self._options(config, budget.prompt_limit), count)
+        limit = budget.prompt_limit
+        context = partial(_context, request, upstream_model, name, budget, tokens)
+        recount = partial(self._recount, config, upstream_model, request)
+        task = _Task(strategy, name == RECALL, limit, tokens, self._options(config, limit), recount, context)
         blocks, fitted, remarks = await self._fitted(task, prompt, counted)
         ledger = ledger_of(prompt, blocks, counted.prompt, fitted)
         return PreparedPrompt(
@@ -195,20 +200,19 @@ class PromptPreparer:
         self, task: _Task, prompt: Assembled, counted: Counted
     ) -> tuple[list[PromptBlock], Fitted, list[Diagnostic]]:
         """The blocks of a prompt, with relevance where the strategy goes by it, what is sent of them, and remarks."""
-        blocks, context, remarks = _blocks(prompt, counted.prompt), task.context, list[Diagnostic]()
-        limit = context.prompt_limit
-        if context.strategy == RECALL and counted.prompt.total > limit:
+        blocks, limit, remarks = _blocks(prompt, counted.prompt), task.limit, list[Diagnostic]()
+        if task.recalls and counted.prompt.total > limit:
             scored, found = await self._relevance(blocks)
             blocks = list(scored)
             remarks += found
-        result = await self._shifting.shift(task.strategy, blocks, context.count_tokens, limit, task.options)
+        result = await self._shifting.shift(task.strategy, blocks, task.count_tokens, limit, task.options)
         remarks += [Diagnostic("shift", "info", code, text) for code, text in result.diagnostics]
         if self._shifting.intercepts:
-            left = await self._shifting.intercept(result.kept, context)
+            left = await self._shifting.intercept(result.kept, task.context())
             remarks += left.diagnostics
             result = replace(result, kept=left.blocks, reasons={**result.reasons, **left.reasons})
         if len(result.kept) == len(blocks) and list(result.kept) == blocks:
-            return blocks, Fitted((), counted.prompt, counted.prompt.total, untouched=True), remarks
+            return blocks, Fitted((), counted.prompt, result.prompt_tokens, untouched=True), remarks
         additive = counted.prompt if counted.additive else None
         fitted = await taken_up(result, blocks, prompt.messages, limit=limit, additive=additive, count=task.recount)
         return blocks, fitted, remarks
