@@ -5,6 +5,7 @@ One host serves one configuration; a reload makes a new one and closes the old. 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import logging
@@ -21,6 +22,7 @@ from gateway.plugins.threads import AT_ONCE, Call, CallFailed, PluginThreads, ca
 from gateway.shifting import ContextStrategyRegistry, PromptBlock, Reason, ShiftOptions, ShiftResult, TokenCounter
 from gateway.shifting.guard import Interference, guarded, restored, truncated
 
+LONG_CHARACTERS = 64 * 1024  # of a prompt: from here on a strategy that reads texts leaves the event loop
 CLEANUP_S = 5.0  # so long a plug-in's cleanup may take
 _log = logging.getLogger(__name__)
 
@@ -99,8 +101,9 @@ class PluginHost:
         Never raises for what a plug-in does: `truncate` serves instead.
         """
         if not isinstance(strategy, PluginStrategy):
-            result: ShiftResult[PromptBlock] = strategy.shift(blocks, count_tokens, budget, options=options)
-            return result
+            own: Callable[[], ShiftResult[PromptBlock]] = partial(strategy.shift, blocks, count_tokens, budget, options=options)
+            off_loop = getattr(strategy, "reads_texts", False) and sum(len(block.content) for block in blocks) > LONG_CHARACTERS
+            return await asyncio.to_thread(own) if off_loop else own()
         work = partial(strategy.work, blocks=blocks, count_tokens=count_tokens, budget=budget, options=options)
         try:
             returned = await strategy.threads.run(work, self._strategy_timeout_s)

@@ -22,7 +22,7 @@ class ShiftOptions:
 
 
 class ContextStrategy(Protocol):
-    """A way of shortening a prompt."""
+    """A way of shortening a prompt. One that takes time for long texts says so by an attribute `reads_texts`."""
 
     def shift(
         self, blocks: Sequence[PromptBlock], count_tokens: TokenCounter, budget: int, *, options: ShiftOptions

@@ -34,6 +34,8 @@ _NO_SUMMARY = ("no-summary", "there was no room for a useful summary; the oldest
 class Summarize:
     """Long ones shortened, oldest first in steps, and a summary of what has left."""
 
+    reads_texts = True
+
     def __init__(self, split: SentenceSplitter = sentences_of) -> None:
         """`split` gives the whole sentences of a text, in order."""
         self._split = split

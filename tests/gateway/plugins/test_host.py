@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gateway.plugins.base import InterceptionContext
 from gateway.plugins.base import PluginHost as HostOfPlugin
-from gateway.plugins.host import Intercepted, PluginHost
+from gateway.plugins.host import LONG_CHARACTERS, Intercepted, PluginHost
 from gateway.plugins.threads import CallFailed
 from gateway.shifting import ContextStrategyRegistry, PromptBlock, Reason, ShiftOptions, ShiftResult, shift_context
 from gateway.shifting.shift import protection
@@ -94,6 +94,23 @@ def test_a_callable_that_hides_its_parameters_gets_no_options() -> None:
 
 def test_a_built_in_strategy_runs_as_it_is() -> None:
     assert shifted(host_with(), "truncate") == shift_context(chat(), counted, 12, 0.5)
+
+
+@pytest.mark.parametrize(("characters", "leaves"), [(10, False), (LONG_CHARACTERS, True)])
+def test_a_strategy_that_reads_texts_leaves_the_loop_with_long_ones(characters: int, leaves: bool) -> None:
+    threads = []
+
+    class Reader:
+        reads_texts = True
+
+        def shift(self, blocks: Any, count_tokens: Any, budget: int, *, options: ShiftOptions) -> Any:
+            threads.append(threading.current_thread() is threading.main_thread())
+            return shift_context(blocks, count_tokens, budget)
+
+    host = host_with()
+    blocks = blocks_of([{"role": "user", "content": "x" * characters}, {"role": "user", "content": "now"}])
+    asyncio.run(host.shift(Reader(), blocks, counted, 100, ShiftOptions()))
+    assert threads == [not leaves]
 
 
 def boom(blocks: Any, count_tokens: Any, budget: int) -> Any:
