@@ -1,7 +1,7 @@
 """Against a real model: a growing chat never overflows, and the gateway's count is the server's own, exactly.
 
 The server is llama.cpp with SmolLM2 and a context of 512 tokens. The gateway asks it for everything: the limit, the template, the
-tokens.
+tokens; or it counts by itself, with the vocabulary and the template in the model's file.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import pytest
 from tests.house.tree import ROOT
 from tests.scenarios.loopback.chats import message
 from tests.scenarios.loopback.running_gateway import RunningGateway, write_config
+from tests.tokenizer_profiles.smollm2_server import model_path
 
 N_CTX = 512
 MODEL = """\
 model = "smollm2"
 provider = "fake"
-tokenizer = "remote"
+tokenizer = "{tokenizer}"
 cut_step = 0.5
 """
 SERVE = ROOT / "examples" / "local_model" / "serve.py"
@@ -73,11 +74,14 @@ def model_url() -> Iterator[str]:
         process.stdout.close()
 
 
-@pytest.fixture(scope="module")
-def before_model(model_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+@pytest.fixture(scope="module", params=["remote", "gguf"])
+def before_model(
+    model_url: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[RunningGateway]:
     """A gateway in front of the local model."""
     folder = tmp_path_factory.mktemp("local-model")
-    write_config(folder, model_url, models={"smollm2": MODEL})
+    tokenizer = "remote" if request.param == "remote" else f"gguf:{model_path()}"
+    write_config(folder, model_url, models={"smollm2": MODEL.format(tokenizer=tokenizer)})
     with RunningGateway(folder) as running:
         running.http.timeout = 120
         yield running
