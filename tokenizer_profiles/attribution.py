@@ -131,15 +131,15 @@ def turn_openers(render: str, ends: Sequence[str], contents: re.Pattern[str], sp
     return frozenset(token for tokens in between for token in [token for token in tokens if token not in closing][:1])
 
 
-def are_turns(messages: Sequence[Message], starts: Sequence[int], render: str) -> bool:
-    """Whether a render plainly shows one turn a message, at these `starts`, and a last one that asks for the reply.
+def are_turns(messages: Sequence[Message], openers: Sequence[tuple[int, int]], render: str) -> bool:
+    """Whether a render plainly shows one turn a message and a last one that asks for the reply, opened at these places.
 
-    Each text has to begin directly behind the start of its turn and the name of its role. False says nothing but that marks have
-    to tell.
+    `openers` are where the tokens that open turns begin and end. Each text has to begin directly behind its opener and the name of
+    its role. False says nothing but that marks have to tell.
     """
-    if len(starts) != len(messages) + 1:
+    if len(openers) != len(messages) + 1:
         return False
-    for message, (start, stop) in zip(messages, pairwise(starts), strict=True):
+    for message, ((_, start), (stop, _)) in zip(messages, pairwise(openers), strict=True):
         content = message.get("content")
         text = content.lstrip()[:_HEADER] if isinstance(content, str) and len(message) == _ROLE_AND_TEXT else ""
         if not text or render.find(text.rstrip(), start, min(stop, start + 2 * _HEADER)) < 0:

@@ -166,12 +166,14 @@ class _Counter:
     def _attributed(self, messages: Sequence[Message], request: Request, render: str, plain: Measure) -> list[TokenCount]:
         """The tokens of each message within the plain render; exact for those whose place and boundary were found."""
         found = plain.special()
-        openers = [(start, before) for start, end, before in found if render[start:end] in self._openers]
-        turns = openers[len(openers) - len(messages) - 1 :]  # a template may have put a system message of its own in front
-        if are_turns(messages, [start for start, _ in turns], render):
-            return [TokenCount(after - before) for (_, before), (_, after) in pairwise(turns)]
+        openers = [(start, end, before) for start, end, before in found if render[start:end] in self._openers]
+        inserted = len(openers) - len(messages) - 1  # a template may have put a system message of its own in front
+        if inserted == 0 or (inserted == 1 and not self._open_turns(messages)):
+            turns = openers[inserted:]
+            if are_turns(messages, [(start, end) for start, end, _ in turns], render):
+                return [TokenCount(after - before) for (_, _, before), (_, _, after) in pairwise(turns)]
         places, end = self._places(messages, request, render)
-        boundaries, starts = [start for start, *_ in found], [start for start, _ in openers]
+        boundaries, starts = [start for start, *_ in found], [start for start, *_ in openers]
         origin = len(self._bos) if render.startswith(self._bos) else 0
         cut = spans(places, boundaries, len(messages), end, openers=starts, origin=origin)
         counts: list[TokenCount] = []
@@ -185,6 +187,11 @@ class _Counter:
             weights = [_EMPTY_WEIGHT + text_weight(message, _MOST_WEIGHT) for message in messages[span.first : span.last]]
             counts += [TokenCount(share, approximate=True) for share in shared(tokens, weights)]
         return counts
+
+    def _open_turns(self, messages: Sequence[Message]) -> bool:
+        """Whether a text holds what opens a turn, so that there are more openers than turns."""
+        texts = [content for message in messages if isinstance(content := message.get("content"), str)]
+        return any(opener in text for text in texts for opener in self._openers)
 
     def _with_media(self, message: Message, count: TokenCount) -> TokenCount:
         media = None if type(message.get("content")) is str else self._media(message)

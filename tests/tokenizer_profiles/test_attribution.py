@@ -139,12 +139,12 @@ def test_shares_add_up(tokens: int, weights: list[int]) -> None:
 
 RENDER = "<t>user\nHello\n<t>assistant\nYes\n<t>assistant\n"
 HELLO, YES = {"role": "user", "content": "Hello "}, {"role": "assistant", "content": "\nYes"}
-STARTS = [at.start() for at in re.finditer("<t>", RENDER)]
+OPENERS = [at.span() for at in re.finditer("<t>", RENDER)]
 
 
 def test_turns_are_plain_to_see_where_each_text_begins_one() -> None:
-    assert are_turns([HELLO, YES], STARTS, RENDER)
-    assert are_turns([], [0], "<t>assistant\n")
+    assert are_turns([HELLO, YES], OPENERS, RENDER)
+    assert are_turns([], [(0, 3)], "<t>assistant\n")
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,12 @@ def test_turns_are_plain_to_see_where_each_text_begins_one() -> None:
     ],
 )
 def test_where_they_are_not_marks_have_to_tell(messages: list[dict[str, Any]]) -> None:
-    assert not are_turns(messages, STARTS, RENDER)
+    assert not are_turns(messages, OPENERS, RENDER)
 
 
 def test_a_text_far_behind_its_turn_s_start_is_another_s() -> None:
-    assert not are_turns([HELLO], [0, 100], f"<t>user\n{'x' * 90}Hello<t>")
+    assert not are_turns([HELLO], [(0, 3), (103, 106)], f"<t>user\n{'x' * 90}Hello<t>")
+
+
+def test_a_text_that_is_an_opener_is_not_found_in_it() -> None:
+    assert not are_turns([{"role": "user", "content": "<t>"}], [(0, 3), (3, 6)], "<t><t>")

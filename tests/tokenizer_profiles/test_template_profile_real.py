@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -121,8 +121,10 @@ CHATS = st.tuples(SYSTEM, PLAIN_TURNS, st.just([]) | CALLS, CONTENTS).map(
 def test_turns_tell_what_marks_tell(name: str, real: Real, monkeypatch: pytest.MonkeyPatch) -> None:
     profile, _, _ = real(name)
 
-    @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+    @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
     @given(CHATS)
+    @example([{"role": "user", "content": text} for text in ("<|user|>", "é", "<|user|>é")])
+    @example([{"role": "user", "content": text} for text in ("<|im_start|>", "é" * 60 + "<|im_start|>" + "é" * 60)])
     def equal(chat: Chat) -> None:
         told = count(profile, chat)
         with monkeypatch.context() as patch:
