@@ -134,8 +134,8 @@ def turn_openers(render: str, ends: Sequence[str], contents: re.Pattern[str], sp
 def are_turns(messages: Sequence[Message], openers: Sequence[tuple[int, int]], render: str) -> bool:
     """Whether a render plainly shows one turn a message and a last one that asks for the reply, opened at these places.
 
-    `openers` are where the tokens that open turns begin and end. Each text has to begin directly behind its opener and the name of
-    its role. False says nothing but that marks have to tell.
+    `openers` are where the tokens that open turns begin and end. Each text has to begin directly behind its opener and the name
+    of its role. False says nothing but that marks have to tell.
     """
     if len(openers) != len(messages) + 1:
         return False

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -117,21 +118,38 @@ CHATS = st.tuples(SYSTEM, PLAIN_TURNS, st.just([]) | CALLS, CONTENTS).map(
 )
 
 
+def by_marks(profile: TemplateProfile, chat: Chat) -> list[int]:
+    """The tokens of the messages as marks tell them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(template_profile, "are_turns", lambda *_: False)
+        return numbers(count(profile, chat))
+
+
 @pytest.mark.parametrize("name", REAL)
-def test_turns_tell_what_marks_tell(name: str, real: Real, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turns_tell_what_marks_tell(name: str, real: Real) -> None:
     profile, _, _ = real(name)
 
-    @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+    @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
     @given(CHATS)
-    @example([{"role": "user", "content": text} for text in ("<|user|>", "é", "<|user|>é")])
-    @example([{"role": "user", "content": text} for text in ("<|im_start|>", "é" * 60 + "<|im_start|>" + "é" * 60)])
     def equal(chat: Chat) -> None:
-        told = count(profile, chat)
-        with monkeypatch.context() as patch:
-            patch.setattr(template_profile, "are_turns", lambda *_: False)
-            assert numbers(count(profile, chat)) == numbers(told)
+        assume(not any(re.search(r"[<\]]", message["content"] or "") for message in chat))  # no text of a special token
+        assert numbers(count(profile, chat)) == by_marks(profile, chat)
 
     equal()
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("glm-4.7-flash", ["<|user|>", "é", "<|user|>é"]),
+        ("qwen-2.5", ["<|im_start|>", "é" * 60 + "<|im_start|>" + "é" * 60]),
+        ("qwen-3", ["<|im_start|>user\n", "é"]),
+    ],
+)
+def test_texts_that_open_turns_are_not_taken_for_turns(name: str, texts: list[str], real: Real) -> None:
+    profile, _, _ = real(name)
+    chat = [{"role": "user", "content": text} for text in texts]
+    assert numbers(count(profile, chat)) == by_marks(profile, chat)
 
 
 @pytest.mark.parametrize("name", REAL)
