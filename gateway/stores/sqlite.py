@@ -254,13 +254,14 @@ class _Writer:
 
     def _put_heads(self, heads: Sequence[_Job]) -> list[_Result]:
         """A head that comes alone is a transaction by itself, which spares its client the time of two more statements."""
-        if len(heads) == 1:
-            try:
-                self.file.put_heads([heads[0].row])
-                return [_Result(heads[0])]
-            except Exception:  # noqa: BLE001  # done again below, where it is told
-                self.file.drop()
-        return self._transact(heads)
+        if len(heads) != 1:
+            return self._transact(heads)
+        try:
+            self.file.put_heads([heads[0].row])
+        except Exception as cause:  # noqa: BLE001  # as in `_transact`; trying again would double the wait for a locked file
+            self.file.drop()
+            return [self._failed(heads[0], cause)]
+        return [_Result(heads[0])]
 
     def _catch_up(self) -> None:
         """Does what was put off."""

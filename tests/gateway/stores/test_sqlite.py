@@ -115,6 +115,24 @@ def test_a_locked_file_is_unavailable_and_works_again_afterwards(path: Path, has
     asyncio.run(story())
 
 
+def test_a_head_waits_for_a_locked_file_once(path: Path, hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_heads, tries = SqliteFile.put_heads, list[int]()
+
+    def watched(file: SqliteFile, rows: Sequence[Row]) -> None:
+        tries.append(len(rows))
+        put_heads(file, rows)
+
+    monkeypatch.setattr(SqliteFile, "put_heads", watched)
+
+    async def story() -> None:
+        async with opened(path) as store:
+            with locked(path), pytest.raises(StoreUnavailable, match="locked by another process"):
+                await store.replace(head("c"), b"[]")
+            assert tries == [1]
+
+    asyncio.run(story())
+
+
 def test_a_file_that_is_locked_while_it_is_opened_is_unavailable(path: Path, hasty: None) -> None:
     async def story() -> None:
         with locked(path), pytest.raises(StoreUnavailable, match="locked by another process"):
