@@ -116,19 +116,24 @@ def test_a_locked_file_is_unavailable_and_works_again_afterwards(path: Path, has
 
 
 def test_a_head_waits_for_a_locked_file_once(path: Path, hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_heads, tries = SqliteFile.put_heads, list[int]()
+    monkeypatch.setattr(module, "LINGER_S", 3600.0)  # its body is handed over at the end
+    put_heads, begin, tries = SqliteFile.put_heads, SqliteFile.begin, list[str]()
 
-    def watched(file: SqliteFile, rows: Sequence[Row]) -> None:
-        tries.append(len(rows))
+    def watched_head(file: SqliteFile, rows: Sequence[Row]) -> None:
+        tries.append("head")
         put_heads(file, rows)
 
-    monkeypatch.setattr(SqliteFile, "put_heads", watched)
+    def watched_begin(file: SqliteFile, *, writes: bool) -> None:
+        tries.append("begin")
+        begin(file, writes=writes)
 
     async def story() -> None:
         async with opened(path) as store:
+            monkeypatch.setattr(SqliteFile, "put_heads", watched_head)
+            monkeypatch.setattr(SqliteFile, "begin", watched_begin)
             with locked(path), pytest.raises(StoreUnavailable, match="locked by another process"):
                 await store.replace(head("c"), b"[]")
-            assert tries == [1]
+            assert tries == ["head"]
 
     asyncio.run(story())
 
