@@ -4,17 +4,22 @@ ARGS ?=
 BIN := .venv/bin
 OLD_PYTHON := sluicegate needs Python 3.11 or newer; choose one with PYTHON=, as in: make run PYTHON=python3.12
 
-.PHONY: help run test check fix coverage bench lock users developers
+.PHONY: help run test test-clients test-all check fix coverage bench lock users developers clients
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: users  ## the gateway, and a small real model beside it (ARGS='--help' for options)
 	@$(BIN)/python examples/local_model/run.py $(ARGS)
 
 test: developers  ## the whole test suite (ARGS='tests/gateway -k name' for a part of it)
 	$(BIN)/python -m pytest $(ARGS)
+
+test-clients: clients  ## a gateway against the client libraries people use (needs Node.js; ARGS='-k openai-1' for one)
+	$(BIN)/python -m pytest tests/clients/every_client.py $(ARGS)
+
+test-all: test test-clients  ## both
 
 check: developers  ## lint, format, types and import contracts
 	$(BIN)/ruff check .
@@ -38,3 +43,6 @@ lock: developers  ## write requirements/*.txt from pyproject.toml (ARGS=--upgrad
 users developers:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("$(OLD_PYTHON)")'
 	@$(PYTHON) requirements/install.py $@
+
+clients: developers
+	@$(PYTHON) requirements/install.py clients

@@ -1,6 +1,7 @@
 """Locks every version and hash with uv: `python requirements/lock.py` writes the files, `--upgrade` takes newer versions.
 
 `--check` says whether a fresh compile, keeping the pins that are there, would give the same names, versions and markers.
+Client generations (`clients/NAME.in`, and for Node `tests/clients/package.json`) are locked likewise; `npm ci` checks the latter.
 The files hold no addresses: any index or mirror that serves the same files will do. Run it from the project's own environment.
 """
 
@@ -27,6 +28,16 @@ LOCKS = {  # in this order: the others take their versions from the first
     "users": ["pyproject.toml", *(f"--extra={name}" for name in USER_EXTRAS), *KEEP_TO_DEVELOPERS],
     "setup": ["--group", "setup", *KEEP_TO_DEVELOPERS],
 }
+CURRENT_CLIENTS = ("openai-3", "langchain-openai-1", "litellm-1")  # the developers' versions; older generations keep their own
+LOCKS |= {
+    f"clients/{path.stem}": [
+        f"requirements/clients/{path.name}",
+        *(KEEP_TO_DEVELOPERS if path.stem in CURRENT_CLIENTS else []),
+    ]
+    for path in sorted(FOLDER.glob("clients/*.in"))
+}
+NODE_CLIENTS = ROOT / "tests" / "clients"
+NPM_OPTIONS = ["--package-lock-only", "--omit-lockfile-registry-resolved", "--ignore-scripts", "--no-audit", "--no-fund"]
 PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^\s;\\]+)\s*(?:;\s*([^\\]+?))?\s*\\?$", re.MULTILINE)
 
 
@@ -55,6 +66,12 @@ def compile_lock(name: str, output: Path, *options: str) -> None:
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True)
 
 
+def lock_node_clients(*, upgrade: bool) -> None:
+    """Lets npm write the lock of the clients for Node, without addresses. Raises CalledProcessError, FileNotFoundError."""
+    command = ["npm", "update" if upgrade else "install", *NPM_OPTIONS, "--loglevel=error"]
+    subprocess.run(command, cwd=NODE_CLIENTS, check=True, capture_output=True, text=True)
+
+
 def differences(name: str) -> list[str]:
     """What a fresh compile would change in a lock, one line for each pin."""
     with tempfile.TemporaryDirectory() as folder:
@@ -79,6 +96,10 @@ def main() -> int:
             return 1 if stale else 0
         for name in LOCKS:
             compile_lock(name, lock_file(name), *(["--upgrade"] if options.upgrade else []))
+        lock_node_clients(upgrade=options.upgrade)
+    except FileNotFoundError:
+        print("the clients for Node are not locked: npm is not on the PATH", file=sys.stderr)
+        return 2
     except subprocess.CalledProcessError as failure:
         print(failure.stderr, file=sys.stderr)
         return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -24,7 +25,8 @@ def asked() -> dict[str, list[str]]:
     extras = project["optional-dependencies"]
     users = [*project["dependencies"], *(line for name in lock.USER_EXTRAS for line in extras[name])]
     every = [line for extra in extras.values() for line in extra]
-    return {"users": users, "setup": groups["setup"], "developers": [*users, *every, *groups["dev"], *groups["setup"]]}
+    clients = {f"clients/{path.stem}": path.read_text().split("\n")[:-1] for path in lock.FOLDER.glob("clients/*.in")}
+    return {"users": users, "setup": groups["setup"], "developers": [*users, *every, *groups["dev"], *groups["setup"]]} | clients
 
 
 LOCKED = {name: lock.pins(lock.lock_file(name).read_text()) for name in lock.LOCKS}
@@ -40,7 +42,8 @@ def test_a_dependency_is_locked_at_a_version_that_satisfies_it(name: str, line: 
 
 
 def test_every_lock_is_looked_at() -> None:
-    assert set(lock.LOCKS) == set(asked()) == {path.stem for path in lock.FOLDER.glob("*.txt")}
+    there = {path.relative_to(lock.FOLDER).with_suffix("").as_posix() for path in lock.FOLDER.rglob("*.txt")}
+    assert set(lock.LOCKS) == set(asked()) == there
 
 
 @pytest.mark.parametrize("version", COMPROMISED)
@@ -59,7 +62,13 @@ def test_every_pin_has_a_hash_and_no_address(name: str) -> None:
     assert "://" not in text
 
 
-@pytest.mark.parametrize("name", ["users", "setup"])
+def test_every_package_for_node_has_a_hash_and_no_address() -> None:
+    (_, *packages) = json.loads((lock.NODE_CLIENTS / "package-lock.json").read_text())["packages"].values()
+    assert packages
+    assert [package for package in packages if not package.get("integrity") or "resolved" in package] == []
+
+
+@pytest.mark.parametrize("name", ["users", "setup", *(f"clients/{name}" for name in lock.CURRENT_CLIENTS)])
 def test_smaller_locks_agree_with_the_developers_lock(name: str) -> None:
     everything = {(pin.name, pin.version) for pin in LOCKED["developers"]}
     assert {(pin.name, pin.version) for pin in LOCKED[name]} <= everything
