@@ -32,7 +32,7 @@ def error_headers(error: GatewayError) -> Headers:
     """What tells clients whether and when to try again."""
     out: list[tuple[bytes, bytes]] = [] if error.retryable else [(b"x-should-retry", b"false")]
     if error.status in (429, 503):
-        seconds = min(MAX_RETRY_AFTER_S, max(1, math.ceil(error.retry_after or 1)))
+        seconds = math.ceil(min(MAX_RETRY_AFTER_S, max(1, error.retry_after or 1)))
         out.append((b"retry-after", str(seconds).encode()))
     return out
 

@@ -101,6 +101,91 @@ def test_the_header_of_a_service_counts():
 
 
 @pytest.mark.parametrize(
+    ("original", "code"),
+    [
+        (429, "RATE_LIMIT"),
+        (400, "BAD_REQUEST"),
+        (503, "OVERLOADED"),
+        (None, "SERVER_ERROR"),
+        (7, "SERVER_ERROR"),
+        (True, "SERVER_ERROR"),
+    ],
+)
+def test_who_stands_behind_the_provider_decides_where_it_only_relays(original, code):
+    error = refusal(424, {}, json.dumps({"message": "m", "originalStatusCode": original}).encode())
+    assert (error.code, error.metadata) == (f"PROVIDER_{code}", {"providerStatus": 424})
+    assert refusal(500, {}, json.dumps({"originalStatusCode": original}).encode()).code == "PROVIDER_SERVER_ERROR"
+
+
+TRAPS = [
+    (400, "the story of an author who has authority over a keyring", "BAD_REQUEST"),
+    (400, "your invalid api keyring", "BAD_REQUEST"),
+    (400, "exceeds the context limitations of this tool", "BAD_REQUEST"),
+    (400, "the prompt is too longwinded", "BAD_REQUEST"),
+    (400, "too many input tokenizers", "BAD_REQUEST"),
+    (400, "supermodel 'x' not found", "BAD_REQUEST"),
+    (503, "the unoverloadedness", "OVERLOADED"),
+    (500, "the unoverloadedness", "SERVER_ERROR"),
+    (429, "Too many tokens, please wait before trying again.", "RATE_LIMIT"),
+    (400, "Too many tokens, please wait before trying again.", "BAD_REQUEST"),
+    (429, OVERFLOW, "RATE_LIMIT"),
+    (429, "You exceeded your current quota. Please retry in 26.1s.", "RATE_LIMIT"),
+    (429, "Rate limit reached on requests per day (RPD): Limit 200. Please try again in 7m12s.", "RATE_LIMIT"),
+    (429, "Rate limit exceeded: free-models-per-day", "QUOTA"),
+    (503, OVERFLOW, "OVERLOADED"),
+    (413, "prompt is too long", "CONTEXT_OVERFLOW"),
+    (404, "prompt is too long", "NOT_FOUND"),
+    (400, "Prompt  is\nTOO long", "CONTEXT_OVERFLOW"),
+    (400, "string_above_max_length: the prompt is too long", "BAD_REQUEST"),
+]
+
+
+@pytest.mark.parametrize(("status", "says", "code"), TRAPS)
+def test_words_inside_words_and_texts_with_another_status_do_not_mislead(status, says, code):
+    assert refusal(status, {}, json.dumps({"error": {"message": says}}).encode()).code == f"PROVIDER_{code}"
+
+
+def test_a_daily_quota_is_told_from_a_rate_limit_by_its_name_alone():
+    def said(quota):
+        details = [{"violations": [{"quotaId": quota}]}, {"@type": "RetryInfo", "retryDelay": "36s"}]
+        return json.dumps({"error": {"message": "You exceeded your current quota.", "details": details}}).encode()
+
+    per_minute, per_day = (refusal(429, {}, said(f"RequestsPer{span}PerProject-FreeTier")) for span in ("Minute", "Day"))
+    assert (per_minute.code, per_minute.retry_after) == ("PROVIDER_RATE_LIMIT", 36)
+    assert (per_day.code, per_day.retry_after) == ("PROVIDER_QUOTA", None)
+
+
+def test_a_code_wins_over_a_text():
+    body = openai(OVERFLOW, code="content_filter")
+    assert refusal(400, {}, json.dumps(body).encode()).code == "PROVIDER_CONTENT_FILTER"
+
+
+def test_what_the_client_wrote_and_the_provider_echoes_decides_nothing():
+    echoed = {"messages": [{"content": "rate limit, the prompt is too long", "code": "invalid_api_key"}]}
+    body = {"detail": [{"type": "missing", "loc": ["body", "x"], "msg": "Field required", "input": echoed}]}
+    assert refusal(422, {}, json.dumps(body).encode()).code == "PROVIDER_BAD_REQUEST"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32-le"])
+def test_an_answer_may_come_in_another_encoding(encoding):
+    body = json.dumps(openai(OVERFLOW), ensure_ascii=False).encode(encoding)
+    assert refusal(400, {}, body).metadata == {"providerStatus": 400, "providerLimit": 8192, "providerPromptTokens": 9001}
+
+
+@pytest.mark.parametrize("cut", [65_536, 300_000])
+def test_a_long_answer_is_told_by_what_came_of_it(cut):
+    body = json.dumps(openai(OVERFLOW + "x" * 400_000, code="other")).encode()[:cut]
+    assert refusal(400, {}, body).metadata == {"providerStatus": 400, "providerLimit": 8192, "providerPromptTokens": 9001}
+    assert refusal(400, {}, b'{"error":{"code":"content_filter","message":"' + b"y" * cut).code == "PROVIDER_CONTENT_FILTER"
+
+
+def test_the_error_of_a_proxy_is_read_inside_its_sentence():
+    inner = json.dumps(openai("m", code="context_length_exceeded"))
+    body = json.dumps({"error": {"message": f"The upstream said: {inner}", "type": "proxy_error"}})
+    assert refusal(400, {}, body.encode()).code == "PROVIDER_CONTEXT_OVERFLOW"
+
+
+@pytest.mark.parametrize(
     ("text", "limit", "prompt"),
     [
         (OVERFLOW, 8192, 9001),
@@ -121,6 +206,18 @@ def test_an_overflow_tells_its_numbers(text, limit, prompt):
     assert (metadata.get("providerLimit"), metadata.get("providerPromptTokens")) == (limit, prompt)
 
 
+@pytest.mark.parametrize("fields", ['"n_ctx":0', '"n_ctx":true,"n_prompt_tokens":false', '"n_ctx":"4096"', '"message":"limit 1"'])
+def test_what_is_no_number_of_tokens_is_none(fields):
+    body = b'{"error":{"type":"exceed_context_size_error",%s}}' % fields.encode()
+    assert refusal(400, {}, body).metadata == {"providerStatus": 400}
+
+
+@pytest.mark.parametrize("status", [400, 429, 500])
+def test_only_an_overflow_tells_tokens(status):
+    body = b'{"error":{"code":"x","message":"prompt of 5 tokens","n_ctx":60,"n_prompt_tokens":70}}'
+    assert refusal(status, {}, body).metadata == {"providerStatus": status}
+
+
 def test_numbers_that_are_no_counts_are_left_out():
     body = b'{"error":{"type":"exceed_context_size_error","n_ctx":NaN,"n_prompt_tokens":1e999}}'
     assert refusal(400, {}, body).metadata == {"providerStatus": 400}
@@ -137,6 +234,9 @@ def test_numbers_that_are_no_counts_are_left_out():
         ({"retry-after": "nan"}, {}, None),
         ({}, {"error": {"details": [{"@type": "RetryInfo", "retryDelay": "26s"}]}}, 26),
         ({}, {"error": {"availability": {"retry_after": 3}}}, 3),
+        ({}, {"error": {"metadata": {"headers": {"X-RateLimit-Reset": "4"}}}}, 4),
+        ({}, {"error": {"message": "Please try again in 6m0s."}}, 360),
+        ({"x-ratelimit-reset-tokens": "120ms"}, {}, 0.12),
         ({}, {"error": {"message": "Please try again in 250ms."}}, 0.25),
         ({}, {"error": {"message": "Please retry in 26.1s."}}, 26.1),
         ({}, {}, None),
@@ -155,6 +255,10 @@ def test_the_time_to_wait_may_be_a_date():
 
 def test_waiting_is_not_told_where_it_does_not_help():
     assert refusal(402, {"retry-after": "7"}, b"").retry_after is None
+
+
+def test_when_a_limit_is_renewed_says_nothing_of_a_busy_server():
+    assert refusal(503, {"x-ratelimit-reset-tokens": "9s"}, b"").retry_after is None
 
 
 @pytest.mark.parametrize(("status", "own", "ours"), [(401, True, 401), (403, True, 403), (401, False, 403), (403, False, 403)])

@@ -74,7 +74,19 @@ def test_the_overflow_code_is_chosen_for_one_error_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waits", "header"), [(None, b"1"), (0, b"1"), (0.2, b"1"), (2, b"2"), (2.1, b"3"), (60, b"60"), (61, b"60"), (1e9, b"60")]
+    ("waits", "header"),
+    [
+        (None, b"1"),
+        (0, b"1"),
+        (0.2, b"1"),
+        (2, b"2"),
+        (2.1, b"3"),
+        (60, b"60"),
+        (61, b"60"),
+        (1e9, b"60"),
+        (float("inf"), b"60"),
+        (float("nan"), b"1"),
+    ],
 )
 def test_the_wait_is_told_in_whole_seconds_within_bounds(waits: float | None, header: bytes) -> None:
     for kind in (ProviderRateLimit, StoreUnavailable, ShuttingDown):
