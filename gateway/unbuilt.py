@@ -1,8 +1,9 @@
-"""Refuses configuration that is part of the format but that this version can't act on, instead of ignoring it in silence."""
+"""Refuses configuration that is part of the format but that this installation can't act on, instead of ignoring it in silence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 from gateway.model_catalog import ModelCatalog
 from gateway.settings import Settings
@@ -19,14 +20,13 @@ def require_built(settings: Settings, models: ModelCatalog) -> None:
 def _settings(settings: Settings) -> Iterator[Problem]:
     place = Place(settings.provenance.file)
     for name, provider in settings.providers.items():
-        if provider.kind == "litellm":
-            yield place.at("providers").at(name).at("kind").problem(f'"litellm" {_NOT_YET}')
+        if provider.kind == "litellm" and find_spec("litellm") is None:
+            problem = '"litellm" needs a library that is not installed: install sluicegate[litellm]'
+            yield place.at("providers").at(name).at("kind").problem(problem)
 
 
 def _models(models: ModelCatalog) -> Iterator[Problem]:
     for config in models.all():
         place = Place(config.file)
-        if config.message_shape != "as-is":
-            yield place.at("message_shape").problem(f'"{config.message_shape}" {_NOT_YET}')
         if config.prompt is not None:
             yield place.at("prompt").problem(_NOT_YET)

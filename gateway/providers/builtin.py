@@ -9,6 +9,14 @@ from gateway.providers.openai_compatible import OpenAICompatibleProvider
 
 ProviderFactory = Callable[[ProviderConfig], Provider]
 
+
+def _litellm(config: ProviderConfig) -> Provider:
+    from gateway.providers.litellm import LitellmProvider
+
+    return LitellmProvider(config)
+
+
 BUILTIN: dict[str, ProviderFactory] = {
     "openai": OpenAICompatibleProvider,
+    "litellm": _litellm,  # its modules are imported where it is configured
 }

@@ -33,6 +33,7 @@ BROAD_EXCEPTS = {  # where everything may be caught, and why
     "tokenizer_profiles/chat_template.py": "a template is foreign code: whatever it raises, it has not rendered the chat",
     "tokenizer_profiles/huggingface.py": "tokenizers raises nothing more precise when it does not understand a file",
     "gateway/plugins/threads.py": "foreign code: whatever it raises, SystemExit too, the request goes on without it",
+    "gateway/providers/litellm_errors.py": "the library is foreign code: whatever it raises is told as one of our errors",
     "gateway/web/guards.py": "the outermost border: a defect is told without its details",
 }
 MIRRORED = ["gateway", "tokenizer_profiles"]
