@@ -60,12 +60,14 @@ class AuditSummary(msgspec.Struct, frozen=True):
 class AuditBody(msgspec.Struct, frozen=True):
     """The blocks of a prompt, and the messages they speak of, as raw JSON.
 
-    `cut` has the full length, in characters, of the texts of messages that are kept only in part, by their position.
+    `cut` has the full length, in characters, of the texts of messages that are kept only in part, by their position. `sent` are
+    the positions of what went out, in order, where a message shape made other messages of those of the blocks.
     """
 
     blocks: list[AuditBlock]
     messages: list[msgspec.Raw]
     cut: dict[int, int] = {}
+    sent: list[int] | None = None
 
     def text(self, block: AuditBlock) -> tuple[str, int]:
         """A block's text, capped, and its full length in characters."""
@@ -77,7 +79,8 @@ class AuditBody(msgspec.Struct, frozen=True):
 
     def provider_messages(self) -> list[msgspec.Raw]:
         """The messages that the provider got, in order; over-long ones cut."""
-        return [self.messages[block.message] for block in self.blocks if block.included and block.message is not None]
+        places = (block.message for block in self.blocks if block.included and block.message is not None)
+        return [self.messages[place] for place in (places if self.sent is None else self.sent)]
 
 
 _BODY = msgspec.json.Decoder(AuditBody)
@@ -95,7 +98,12 @@ def decode_summary(document: bytes) -> AuditSummary:
     return _SUMMARY.decode(document)
 
 
-def encode_body(blocks: Sequence[AuditBlock], messages: Sequence[bytes], parsed: Sequence[Mapping[str, Any]]) -> bytes:
+def encode_body(
+    blocks: Sequence[AuditBlock],
+    messages: Sequence[bytes],
+    parsed: Sequence[Mapping[str, Any]],
+    sent: Sequence[int] | None = None,
+) -> bytes:
     """The body document. `messages` are raw JSON; one beyond 64 KiB is kept as its role and the start of its text."""
     kept, cut = messages, {}
     if max(map(len, messages), default=0) > MAX_TEXT:
@@ -103,7 +111,13 @@ def encode_body(blocks: Sequence[AuditBlock], messages: Sequence[bytes], parsed:
         texts = {i: _text(parsed[i]) for i in long}
         cut = {i: len(text) for i, text in texts.items()}
         kept = [_excerpt(parsed[i], texts[i]) if i in texts else raw for i, raw in enumerate(messages)]
-    return b'{"blocks":%b,"cut":%b,"messages":[%b]}' % (_ENCODER.encode(blocks), _ENCODER.encode(cut), b",".join(kept))
+    order = b"" if sent is None else b',"sent":%b' % _ENCODER.encode(list(sent))
+    return b'{"blocks":%b,"cut":%b,"messages":[%b]%b}' % (
+        _ENCODER.encode(blocks),
+        _ENCODER.encode(cut),
+        b",".join(kept),
+        order,
+    )
 
 
 def decode_body(document: bytes) -> AuditBody:

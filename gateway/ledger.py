@@ -26,8 +26,11 @@ class Ledger(NamedTuple):
     kept: Sequence[int]
 
 
-def ledger_of(prompt: Assembled, blocks: Sequence[PromptBlock], before: PromptCount, fitted: Fitted) -> Ledger:
-    """Tools, response format and template first, then the messages, kept or not; what was added stands where it is sent."""
+def ledger_of(prompt: Assembled, blocks: Sequence[PromptBlock], before: Sequence[TokenCount], fitted: Fitted) -> Ledger:
+    """Tools, response format and template first, then the messages, kept or not; what was added stands where it is sent.
+
+    `before` are the tokens of each message by itself. What only a shape made has no row: it stands behind the other messages.
+    """
     head = _request_rows(fitted.prompt)
     rows = _message_rows(prompt, blocks, before, fitted, len(head))
     if fitted.untouched:
@@ -37,7 +40,20 @@ def ledger_of(prompt: Assembled, blocks: Sequence[PromptBlock], before: PromptCo
     if written:
         messages = [*messages, *(one.message for one in written if one.at is None)]
         rows = _with_written(rows, messages, fitted, len(head))
-    return Ledger(head + rows, messages, [row.message for row in rows if row.included and row.message is not None])
+    kept = [row.message for row in rows if row.included and row.message is not None]
+    if fitted.sent is None:
+        return Ledger(head + rows, messages, kept)
+    return Ledger(head + rows, *_in_shape(messages, kept, fitted.sent.messages))
+
+
+def _in_shape(
+    messages: Sequence[ChatMessage], kept: Sequence[int], sent: Sequence[ChatMessage]
+) -> tuple[Sequence[ChatMessage], list[int]]:
+    """The messages, behind them those that only the shape made, and the places of what is sent."""
+    known = {id(messages[place]): place for place in kept}
+    made = [message for message in sent if id(message) not in known]
+    known |= {id(message): place for place, message in enumerate(made, len(messages))}
+    return [*messages, *made], [known[id(message)] for message in sent]
 
 
 def _request_rows(prompt: PromptCount) -> list[AuditBlock]:
@@ -57,12 +73,13 @@ def _request_row(order: int, kind: str, count: TokenCount) -> AuditBlock:
 
 
 def _message_rows(
-    prompt: Assembled, blocks: Sequence[PromptBlock], before: PromptCount, fitted: Fitted, start: int
+    prompt: Assembled, blocks: Sequence[PromptBlock], before: Sequence[TokenCount], fitted: Fitted, start: int
 ) -> list[AuditBlock]:
     out: list[AuditBlock] = []
     reasons, oldest = inclusion_reasons(blocks)
     kept = None if fitted.untouched else {one.at: one.block for one in fitted.kept}
-    for at, (block, message, count, reason) in enumerate(zip(blocks, prompt.messages, before.messages, reasons, strict=True)):
+    counts = _final_counts(before, fitted.kept)
+    for at, (block, message, count, reason) in enumerate(zip(blocks, prompt.messages, counts, reasons, strict=True)):
         stays = block if kept is None else kept.get(at)
         if stays is None:
             reason = fitted.reasons.get(block.id, Reason.CONTEXT_SHIFT)
@@ -73,6 +90,17 @@ def _message_rows(
             out.append(known[1])
         else:
             out.append(_message_row(at, message, standing, prompt.indexes[at]))
+    return out
+
+
+def _final_counts(before: Sequence[TokenCount], kept: Sequence[Kept]) -> Sequence[TokenCount]:
+    """What each message costs: by the last count where it is kept and was counted anew."""
+    if not kept or kept[0].counted is None:
+        return before
+    out = list(before)
+    for one in kept:
+        if one.at is not None and one.counted is not None:
+            out[one.at] = one.counted
     return out
 
 
@@ -129,7 +157,8 @@ def _added_row(one: Kept, place: int, fitted: Fitted, *, included: bool) -> Audi
     kept = Reason.SUMMARY if block.kind is BlockKind.SUMMARY else Reason.FITS
     reason = kept if included else fitted.reasons.get(block.id, Reason.FINAL_BUDGET)
     named = (0, block.id, block.role, block.kind, block.source, _name(one.message))
-    return AuditBlock(*named, block.tokens or 0, fitted.prompt.approximate, included, reason, message=place)
+    approximate = fitted.prompt.approximate or (one.counted is not None and one.counted.approximate)
+    return AuditBlock(*named, block.tokens or 0, approximate, included, reason, message=place)
 
 
 def _name(message: ChatMessage) -> str | None:

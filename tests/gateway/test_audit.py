@@ -108,3 +108,10 @@ def test_the_providers_messages_are_the_included_ones_in_order() -> None:
     blocks = [block(None, content=""), block(0, included=False), block(1), block(2)]
     raws = [b'{"role":"user", "content":"%d", "n":1.50}' % number for number in range(3)]
     assert list(map(bytes, stored(*raws, blocks=blocks).provider_messages())) == raws[1:]
+
+
+def test_what_a_shape_made_of_messages_is_what_the_provider_got() -> None:
+    raws = [b'{"role":"user","content":"a"}', b'{"role":"user","content":"b"}', b'{"role":"user","content":"a b"}']
+    document = encode_body([block(0), block(1)], raws, [{}, {}, {}], [2])
+    assert list(map(bytes, decode_body(document).provider_messages())) == raws[2:]
+    assert decode_body(document).text(block(1)) == ("b", 1)

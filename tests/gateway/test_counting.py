@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.counting import OFF_LOOP_BYTES, PromptCounting
+from gateway.counting import OFF_LOOP_BYTES, PromptCounting, spread
 from tests.support.rooms import run
 from tests.support.small_chats import (
     PRIMER,
@@ -220,3 +220,60 @@ def test_a_profile_with_a_path_is_found_beside_the_model_file_and_called_as_it_i
     counted = run(counting.count(config, "m", request, request.messages))
     assert asked == ["/etc/gate/tokenizers/mini"]
     assert counted.profile == "hf:tokenizers/mini"
+
+
+PAIR = ({"role": "user", "content": "a b"}, {"role": "user", "content": "c"})
+
+
+def test_what_a_shape_joins_is_counted_once_for_all_requests() -> None:
+    profile = Watched()
+    counting = PromptCounting(profiles(words=profile), {})
+
+    async def count() -> list[int]:
+        config = model_config(message_shape="merge")
+        requests = [chat_request(PAIR), chat_request([*PAIR, {"role": "assistant", "content": "d"}])]
+        return [(await counting.count(config, "m", request, request.messages)).prompt.total for request in requests]
+
+    assert run(count()) == [PRIMER + 5, PRIMER + 5 + 3]
+    assert [message["content"] for message in profile.messages].count("a b\n\nc") == 1
+
+
+def test_in_a_shape_parts_do_not_add_up_and_what_each_costs_alone_is_told() -> None:
+    counting = PromptCounting(profiles(words=WordProfile()), {})
+    request = chat_request([*PAIR, {"role": "assistant", "content": "d"}])
+    config = model_config(message_shape="merge")
+    joined = run(counting.count(config, "m", request, request.messages))
+    assert (joined.additive, [part.tokens for part in joined.weights]) == (False, [4, 3, 3])
+    assert joined.prompt.messages == (TokenCount(2, True), TokenCount(3, True), TokenCount(3))
+    assert joined.sent is not None
+    assert joined.sent.sources == [(0, 1), (2,)]
+    plain = run(counting.count(config, "m", request, request.messages[1:]))
+    assert (plain.additive, plain.sent, plain.weights) == (False, None, plain.prompt.messages)
+
+
+def test_a_model_that_counts_whole_prompts_is_asked_once_and_shares_go_by_an_estimate() -> None:
+    class Whole(NeighbourProfile):
+        asked = 0
+
+        async def count_prompt(self, messages: Any, request: Any) -> PromptCount:
+            self.asked += 1
+            return await super().count_prompt(messages, request)
+
+    profile = Whole()
+    counting = PromptCounting(profiles(words=profile, approximate=WordProfile()), {})
+    request = chat_request([{"role": "assistant", "content": "d"}, *PAIR])
+    counted = run(counting.count(model_config(message_shape="strict"), "m", request, request.messages))
+    assert (profile.asked, counted.alone) == (1, None)
+    assert [part.tokens for part in counted.weights] == [3, 2, 3]
+    assert counted.prompt.template.tokens == PRIMER + 3  # with `(continued)`
+
+
+def test_a_count_is_spread_by_weight_and_adds_up() -> None:
+    parts = (TokenCount(10), TokenCount(3, True), TokenCount(4), TokenCount(1))
+    prompt = PromptCount(parts, TokenCount(5), TokenCount(6), TokenCount(7))
+    weights = [TokenCount(tokens) for tokens in (1, 1, 1, 9, 0, 0)]
+    told = spread(prompt, [(0, 2, 1), (3,), (), (4, 5)], weights)
+    assert told.messages == tuple(TokenCount(tokens, True) for tokens in (3, 4, 3, 3, 0, 1))
+    assert (told.template, told.total, told.approximate) == (TokenCount(11), prompt.total, True)
+    exact = spread(PromptCount(parts[:1], *parts[2:], TokenCount(0)), [(0, 1)], weights[:2])
+    assert (exact.exact_total, exact.approximate) == (True, False)

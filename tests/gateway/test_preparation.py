@@ -55,7 +55,7 @@ class FileLimits:
     def __init__(self, warning: str | None = None) -> None:
         self.warning = warning
 
-    async def limits(self, config: ModelConfig, upstream_model: str) -> Limits:
+    async def limits(self, config: ModelConfig, upstream_model: str, authorization: str | None = None) -> Limits:
         return Limits(config.context_limit or 0, config.max_output, "file", self.warning)
 
 
@@ -84,7 +84,7 @@ def prepare(
             raise ModelNotFound("no such model", param="model")
         return models[name]
 
-    counting = PromptCounting(profiles(words=profile or WordProfile()), {})
+    counting = PromptCounting(profiles(words=profile or WordProfile(), approximate=WordProfile()), {})
     registry = strategies or ContextStrategyRegistry.with_builtins()
     return run(preparer(resolve, registry, counting, FileLimits(warning)).prepare(request))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.audit import AuditBlock
+from gateway.audit import AuditBlock, decode_body
 from gateway.chat import ChatMessage
 from gateway.errors import ProviderContextOverflow, ProviderRateLimit, TokenBudgetExceeded
 from gateway.prepared import overflow_message
@@ -146,3 +146,13 @@ def test_of_two_reply_limits_only_the_larger_is_lowered() -> None:
     )
     sent = json.loads(prepared_prompt(request, output_limit=20).outgoing)
     assert (sent["max_tokens"], sent["max_completion_tokens"]) == (5, 20)
+
+
+def test_what_is_shaped_goes_out_and_stands_in_the_audit_in_its_own_order() -> None:
+    request = chat_request(
+        [{"role": "user", "content": "a"}, {"role": "system", "content": "s"}, {"role": "user", "content": "b"}]
+    )
+    messages = [*request.messages, chat_message({"role": "user", "content": "u u"})]
+    prompt = prepared_prompt(request, messages=messages, kept=[1, 3], shaped=True)
+    assert [message["content"] for message in json.loads(prompt.outgoing)["messages"]] == ["s", "u u"]
+    assert list(map(bytes, decode_body(prompt.body()).provider_messages())) == [messages[1].raw, messages[3].raw]
