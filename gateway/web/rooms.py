@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gateway.generation import GenerationService
 from gateway.model_catalog import ModelCatalog
 from gateway.preparation import LimitsPort, PromptPreparer
+from gateway.providers.base import Provider
 from gateway.settings import Settings
 from gateway.stores.base import AuditStore
 from gateway.tenants import Tenants
@@ -24,6 +25,7 @@ class Engine:
     limits: LimitsPort
     preparer: PromptPreparer
     generations: GenerationService
+    providers: Mapping[str, Provider]
 
 
 @dataclass(slots=True)

@@ -10,7 +10,9 @@ from gateway.web.chats import Chats
 from gateway.web.context_audit import ContextAudit
 from gateway.web.context_preview import ContextPreview
 from gateway.web.health import Health
+from gateway.web.metrics import show_metrics
 from gateway.web.models import Models
+from gateway.web.passthrough import Passthrough
 from gateway.web.rooms import Rooms
 
 
@@ -24,11 +26,16 @@ def routes(rooms: Rooms) -> list[Route]:
         Route("/v1/models", models.list, methods=["GET"]),
         Route("/models", models.list, methods=["GET"]),
         Route("/v1/models/{id:path}", models.one, methods=["GET"]),
+        Route("/v1/{below:path}", Passthrough(rooms)),
         Route("/api/v2/context-preview", preview.show, methods=["POST"]),
+        Route("/api/v2/chats", chats.list, methods=["GET"]),
+        Route("/api/v2/chats/{id}", chats.show, methods=["GET"]),
         Route("/api/v2/chats/{id}", chats.delete, methods=["DELETE"]),
+        Route("/api/v2/chats/{id}/context-audit/blocks", audit.blocks, methods=["GET"]),
         Route("/api/v2/chats/{id}/context-audit", audit.show, methods=["GET"]),
         Route("/healthz", health.alive, methods=["GET"]),
         Route("/readyz", health.ready, methods=["GET"]),
+        Route("/metrics", show_metrics, methods=["GET"]),
     ]
 
 

@@ -232,19 +232,90 @@ def test_a_closed_transport_opens_again(serving):
     assert run(serving, script, test) == b"ok"
 
 
-def test_a_streamed_request_body_is_read_whole(serving):
+def streamed(url: str, *pieces: bytes | asyncio.Event, **headers: str) -> httpx.Request:
+    """A request whose body comes in pieces; at an event it waits."""
+
+    async def body():
+        for piece in pieces:
+            if isinstance(piece, asyncio.Event):
+                await piece.wait()
+            else:
+                yield piece
+
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx.Request("POST", url, headers=named, content=body())
+
+
+def test_a_streamed_request_body_is_sent_piece_by_piece(serving):
+    seen = []
+
+    async def script(call):
+        for size in (b"3\r\none\r\n", b"3\r\ntwo\r\n", b"0\r\n\r\n"):
+            seen.append(await call.reader.readexactly(len(size)))
+            more.set()
+        await call.plain(b"ok")
+
+    async def test(server, transport):
+        answer = await read(transport, streamed(server.url, b"one", more, b"two"))
+        return answer, server.calls[0].head.lower()
+
+    more = asyncio.Event()
+    answer, head = run(serving, script, test)
+    assert (answer, b"".join(seen)) == (b"ok", b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n")
+    assert b"transfer-encoding: chunked" in head
+
+
+def test_a_streamed_request_body_of_known_length_keeps_its_length(serving):
     async def script(call):
         await call.plain(call.body)
 
-    async def pieces():
+    async def test(server, transport):
+        answer = await read(transport, streamed(server.url, b"one", b"two", content_length="6"))
+        return answer, server.calls[0].head.lower()
+
+    answer, head = run(serving, script, test)
+    assert answer == b"onetwo"
+    assert b"transfer-encoding" not in head
+
+
+class Repeatable(httpx.AsyncByteStream):
+    """A body that could be sent twice."""
+
+    async def __aiter__(self):
         yield b"one"
-        yield b"two"
+
+
+def test_a_streamed_request_body_is_sent_once_even_on_a_stale_connection(serving):
+    async def script(call):
+        if call.number == 2:
+            call.writer.close()
+            return
+        await call.plain(b"ok")
 
     async def test(server, transport):
-        asked = httpx.Request("POST", server.url, headers={"content-length": "6"}, content=pieces())
-        return await read(transport, asked)
+        await read(transport, request(server.url))
+        asked = httpx.Request("POST", server.url, headers={"content-length": "3"}, stream=Repeatable())
+        with pytest.raises(httpx.TransportError):
+            await read(transport, asked)
+        return len(server.calls)
 
-    assert run(serving, script, test) == b"onetwo"
+    assert run(serving, script, test) == 2
+
+
+def test_a_streamed_request_body_that_fails_breaks_the_connection(serving):
+    async def script(call):
+        await call.left()
+
+    async def failing():
+        yield b"one"
+        raise ZeroDivisionError
+
+    async def test(server, transport):
+        with pytest.raises(httpx.ReadError):
+            await read(transport, httpx.Request("POST", server.url, content=failing()))
+        await asyncio.wait_for(server.closed.wait(), 2)
+
+    run(serving, script, test)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.doubles import FakeProvider
 from tests.support.rooms import ask, open_rooms, run
+from tests.support.small_chats import model_config
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,21 @@ def test_every_url_is_served_by_its_method_alone(method: str, path: str) -> None
 def test_any_other_url_is_not_found(path: str) -> None:
     answer = run(ask(open_rooms(), "GET", path))
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize("path", ["/v1/files", "/v1/responses/r/cancel", "/v1/chat/completions/chatcmpl-1", "/v1/x/y%2Fz"])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_any_other_url_below_v1_is_passed_on(method: str, path: str) -> None:
+    provider = FakeProvider()
+    assert run(ask(open_rooms(provider, models=[model_config(None)]), method, path)).status_code == 200
+    assert [request.path for request in provider.forwarded] == [path.removeprefix("/v1")]
+
+
+@pytest.mark.parametrize("path", ["/files", "/embeddings", "/v2/files", "/api/v1/files"])
+def test_nothing_outside_of_v1_is_passed_on(path: str) -> None:
+    provider = FakeProvider()
+    assert run(ask(open_rooms(provider, models=[model_config(None)]), "GET", path)).status_code == 404
+    assert provider.forwarded == []
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/chat/completions"])
