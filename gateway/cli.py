@@ -23,8 +23,9 @@ from gateway.app import (
     load_configuration,
     make_providers,
     require_store,
+    stored_lessons,
 )
-from gateway.config_listing import describe
+from gateway.config_listing import describe, describe_lessons
 from gateway.errors import InvalidRequest, ModelNotFound
 from gateway.model_catalog import ModelConfig, effective_limits
 from gateway.settings import Settings, require_safe_bind
@@ -86,7 +87,8 @@ def check(options: argparse.Namespace) -> int:
     configuration = load_configuration(options.config, os.environ)
     require_safe_bind(configuration.settings)
     asked = asyncio.run(_ask_limits(configuration))
-    for key, value, source in describe(configuration.settings, configuration.models, asked):
+    lessons = describe_lessons(asyncio.run(stored_lessons(configuration.settings)))
+    for key, value, source in [*describe(configuration.settings, configuration.models, asked), *lessons]:
         _print(f"{key} = {value}  ({source})")
     for config in configuration.models.all():
         warning = effective_limits(config, asked.get(config.name)).warning

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from typing import Any
 
+from gateway.learned import Lesson
 from gateway.model_catalog import ModelCatalog, ModelConfig, effective_limits
 from gateway.secret import Secret
 from gateway.settings import Settings
@@ -22,6 +24,20 @@ def describe(settings: Settings, catalog: ModelCatalog, asked: Mapping[str, int 
     lines = [(key, value, settings.provenance.source(key)) for key, value in _leaves(settings, Place(""))]
     for config in catalog.all():
         lines += _model_lines(config, (asked or {}).get(config.name))
+    return lines
+
+
+def describe_lessons(lessons: Iterable[Lesson]) -> list[Line]:
+    """What overflows taught; the account is an opaque word for the server and key."""
+    lines: list[Line] = []
+    for lesson in lessons:
+        place = Place("", f"learned.{lesson.provider}.{lesson.model}")
+        until = datetime.fromtimestamp(lesson.expires_at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        source = f"overflow, account {lesson.account}, until {until}"
+        if lesson.learned.context_limit is not None:
+            lines.append((place.at("context_limit").key, _text(lesson.learned.context_limit), source))
+        if lesson.learned.factor > 1:
+            lines.append((place.at("counting_factor").key, _text(float(lesson.learned.factor)), source))
     return lines
 
 

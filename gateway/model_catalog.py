@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from gateway.environment import References
 from gateway.errors import ModelNotFound
+from gateway.learned import NOTHING, Learned
 from gateway.published_limits import published_limits
 from gateway.settings import MessageShape, Settings
 from gateway.toml_tree import Place, Problem, nearest, noting, one_of, read_table, read_toml, require_none, shown
@@ -103,12 +104,16 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits in force, where the context limit came from, and a warning where it had to be assumed."""
+    """The limits in force, where the context limit came from, and a warning where it had to be assumed.
+
+    What overflows taught (`learned`) is told apart; it isn't in `context_limit`.
+    """
 
     context_limit: int
     max_output: int | None
     source: str
     warning: str | None = None
+    learned: Learned = NOTHING
 
 
 def effective_limits(config: ModelConfig, asked_upstream: int | None, requested: str | None = None) -> Limits:

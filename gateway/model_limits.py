@@ -1,11 +1,14 @@
-"""The limits of models, asked from their upstream where no file names them; what was learned is kept for a while."""
+"""The limits of models, asked from their upstream where no file names them and kept for a while; and what overflows taught."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
+from gateway.learned import NOTHING
+from gateway.learned_limits import LearnedLimits
 from gateway.model_catalog import Limits, ModelConfig, effective_limits
 from gateway.providers.base import Provider
 
@@ -16,14 +19,28 @@ UNKNOWN_S = 10.0  # so long it isn't asked again when it named none
 class ModelLimits:
     """The limits port of the preparation."""
 
-    def __init__(self, providers: Mapping[str, Provider], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        providers: Mapping[str, Provider],
+        learned: LearnedLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._providers = providers
+        self._learned = learned
         self._clock = clock
         self._asked: dict[tuple[str, str], tuple[int | None, float]] = {}
         self._asking: dict[tuple[str, str], asyncio.Task[int | None]] = {}
 
-    async def limits(self, config: ModelConfig, upstream_model: str) -> Limits:
+    async def limits(self, config: ModelConfig, upstream_model: str, authorization: str | None = None) -> Limits:
         """See LimitsPort.limits."""
+        limits = await self._named(config, upstream_model)
+        if self._learned is None or not self._learned.any:
+            return limits
+        account = self._providers[config.provider].account(authorization)
+        learned = self._learned.of(config.provider, upstream_model, account)
+        return limits if learned == NOTHING else replace(limits, learned=learned)
+
+    async def _named(self, config: ModelConfig, upstream_model: str) -> Limits:
         if config.context_limit is not None:
             return effective_limits(config, None, upstream_model)
         asked = await self._ask(config.provider, upstream_model)

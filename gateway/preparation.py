@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from gateway.assembly import Assembled, assembled
 from gateway.chat import NO_MARKS, ChatMessage, ChatRequest, Diagnostic, Marks, marked
 from gateway.errors import InvalidRequest
-from gateway.fitting import CountMessages, Fitted, counter_of, taken_up
+from gateway.fitting import Counted, CountMessages, Fitted, counter_of, taken_up
+from gateway.learned import NOTHING
 from gateway.ledger import ledger_of
 from gateway.model_catalog import Limits, ModelConfig
 from gateway.plugins.base import InterceptionContext
@@ -30,20 +32,10 @@ from gateway.shifting import (
     UnknownStrategy,
 )
 from gateway.shifting.blocks import kind_of_role
-from tokenizer_profiles.base import PromptCount
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """A counted prompt: by which profile, whether its text is only estimated, and whether parts counted alone add up."""
-
-    profile: str
-    estimated: bool
-    additive: bool
-    prompt: PromptCount
-
+from tokenizer_profiles.base import TokenCount
 
 RECALL = "vector-recall"
+WHOLE = Fraction(1)
 
 
 class CountingPort(Protocol):
@@ -52,7 +44,7 @@ class CountingPort(Protocol):
     async def count(
         self, config: ModelConfig, upstream_model: str, request: ChatRequest, messages: Sequence[ChatMessage]
     ) -> Counted:
-        """The tokens of these messages with the request's tools and formats."""
+        """The tokens of these messages with the request's tools and formats, in the shape in which they will be sent."""
 
     def alone(self, config: ModelConfig, upstream_model: str, message: Mapping[str, Any]) -> int:
         """The tokens of one message by itself; estimated, rather high, where the model counts whole prompts only."""
@@ -61,8 +53,9 @@ class CountingPort(Protocol):
 class LimitsPort(Protocol):
     """Finds the limits of a model."""
 
-    async def limits(self, config: ModelConfig, upstream_model: str) -> Limits:
-        """From the file, else from the upstream, else from the catalogue, else a careful guess."""
+    async def limits(self, config: ModelConfig, upstream_model: str, authorization: str | None = None) -> Limits:
+        """From the file, else from the upstream, else from the catalogue, else a careful guess; and what overflows taught of it
+        under the key that this client's Authorization value leads to."""
 
 
 class ShiftPort(Protocol):
@@ -145,41 +138,47 @@ class PromptPreparer:
         self._relevance = ports.relevance
         self._preferences = preferences
 
-    async def prepare(self, request: ChatRequest) -> PreparedPrompt:
+    async def prepare(self, request: ChatRequest, budget_share: Fraction = WHOLE) -> PreparedPrompt:
         """Fits a request to its model, else to the first of the model's fallbacks that it fits.
 
+        `budget_share` is how much of the budget may be filled: less than the whole after an overflow without numbers.
         Raises ModelNotFound or InvalidRequest; a prompt that can't be made to fit is an answer, not an error.
         """
         config = self._resolve(request.model)
-        prepared = await self._prepare_for(config, config.upstream_name(request.model), request)
+        prepared = await self._prepare_for(config, config.upstream_name(request.model), request, budget_share)
         for name in config.fallbacks if not prepared.fits else ():
             fallback = self._resolve(name)
-            other = await self._prepare_for(fallback, fallback.upstream_name(name), request)
+            other = await self._prepare_for(fallback, fallback.upstream_name(name), request, budget_share)
             if other.fits:
                 text = f"{prepared.prompt_tokens} protected tokens don't fit {config.name}; {name} serves instead"
                 remark = Diagnostic("fallback", "warning", "fallback-model", text)
                 return replace(other, diagnostics=(*other.diagnostics, remark))
         return prepared
 
-    async def _prepare_for(self, config: ModelConfig, upstream_model: str, request: ChatRequest) -> PreparedPrompt:
+    async def _prepare_for(
+        self, config: ModelConfig, upstream_model: str, request: ChatRequest, share: Fraction
+    ) -> PreparedPrompt:
         name = request.options.strategy or config.context_strategy
         strategy = self._strategy(name)
-        limits = await self._limits.limits(config, upstream_model)
+        limits = await self._limits.limits(config, upstream_model, request.authorization)
         marks, diagnostics = marked(request)
         prompt = assembled(request, marks)
         counted = await self._counting.count(config, upstream_model, request, prompt.messages)
         budget, output_limit = _budget(request, config, limits, exact=not counted.estimated)
-        tokens = counter_of(counted.prompt, partial(self._counting.alone, config, upstream_model))
-        limit = budget.prompt_limit
+        if share is not WHOLE or limits.learned is not NOTHING:
+            budget = budget.scaled(limits.learned.factor / share)
+        tokens = self._counter(config, upstream_model, prompt, counted)
         context = partial(_context, request, upstream_model, name, budget, tokens)
-        recount = partial(self._recount, config, upstream_model, request)
+        recount = partial(self._counting.count, config, upstream_model, request)
+        limit = budget.prompt_limit
         task = _Task(strategy, name == RECALL, limit, tokens, self._options(config, limit), recount, context)
         blocks, fitted, remarks = await self._fitted(task, prompt, counted)
-        ledger = ledger_of(prompt, blocks, counted.prompt, fitted)
+        ledger = ledger_of(prompt, blocks, counted.weights, fitted)
         return PreparedPrompt(
             request=request,
             provider=config.provider,
             model=request.model,
+            configured=config.name,
             upstream_model=upstream_model,
             strategy=name,
             tokenizer=counted.profile,
@@ -193,6 +192,7 @@ class PromptPreparer:
             kept=ledger.kept,
             report=request.options.report or self._preferences.report,
             output_limit=output_limit,
+            shaped=fitted.sent is not None,
             diagnostics=(*request.diagnostics, *diagnostics, *remarks, *_remarks(name, marks, limits, fitted)),
         )
 
@@ -200,7 +200,7 @@ class PromptPreparer:
         self, task: _Task, prompt: Assembled, counted: Counted
     ) -> tuple[list[PromptBlock], Fitted, list[Diagnostic]]:
         """The blocks of a prompt, with relevance where the strategy goes by it, what is sent of them, and remarks."""
-        blocks, limit, remarks = _blocks(prompt, counted.prompt), task.limit, list[Diagnostic]()
+        blocks, limit, remarks = _blocks(prompt, counted.weights), task.limit, list[Diagnostic]()
         if task.recalls and counted.prompt.total > limit:
             scored, found = await self._relevance(blocks)
             blocks = list(scored)
@@ -211,16 +211,14 @@ class PromptPreparer:
             left = await self._shifting.intercept(result.kept, task.context())
             remarks += left.diagnostics
             result = replace(result, kept=left.blocks, reasons={**result.reasons, **left.reasons})
-        if len(result.kept) == len(blocks) and list(result.kept) == blocks:
+        if counted.sent is None and len(result.kept) == len(blocks) and list(result.kept) == blocks:
             return blocks, Fitted((), counted.prompt, result.prompt_tokens, untouched=True), remarks
-        additive = counted.prompt if counted.additive else None
-        fitted = await taken_up(result, blocks, prompt.messages, limit=limit, additive=additive, count=task.recount)
+        fitted = await taken_up(result, blocks, prompt.messages, limit=limit, counted=counted, count=task.recount)
         return blocks, fitted, remarks
 
-    async def _recount(
-        self, config: ModelConfig, upstream_model: str, request: ChatRequest, messages: Sequence[ChatMessage]
-    ) -> PromptCount:
-        return (await self._counting.count(config, upstream_model, request, messages)).prompt
+    def _counter(self, config: ModelConfig, upstream_model: str, prompt: Assembled, counted: Counted) -> TokenCounter:
+        alone = partial(self._counting.alone, config, upstream_model)
+        return counter_of(counted, prompt.messages, config.message_shape, alone)
 
     def _strategy(self, name: str) -> Any:
         try:
@@ -252,7 +250,8 @@ def _context(
 
 def _budget(request: ChatRequest, config: ModelConfig, limits: Limits, *, exact: bool) -> tuple[ContextBudget, int | None]:
     """The budget, and the number that replaces too large a reply limit of the request."""
-    context_limit = min(limits.context_limit, request.options.context_limit or limits.context_limit)
+    known = limits.context_limit
+    context_limit = min(known, request.options.context_limit or known, limits.learned.context_limit or known)
     reserve = request.reply_limit or request.options.reply_reserve or config.reserve_within(context_limit)
     if limits.max_output is not None:
         reserve = min(reserve, limits.max_output)
@@ -260,7 +259,7 @@ def _budget(request: ChatRequest, config: ModelConfig, limits: Limits, *, exact:
     return ContextBudget.of(context_limit, reserve, safety_margin=config.safety_margin, exact=exact), output_limit
 
 
-def _blocks(prompt: Assembled, counted: PromptCount) -> list[PromptBlock]:
+def _blocks(prompt: Assembled, counts: Sequence[TokenCount]) -> list[PromptBlock]:
     return [
         known
         if (known := message.block) is not None
@@ -268,7 +267,7 @@ def _blocks(prompt: Assembled, counted: PromptCount) -> list[PromptBlock]:
         and known.tokens == count.tokens
         and mark is message.marks
         else _block(index, message, mark, count.tokens)
-        for index, message, mark, count in zip(prompt.indexes, prompt.messages, prompt.marks, counted.messages, strict=True)
+        for index, message, mark, count in zip(prompt.indexes, prompt.messages, prompt.marks, counts, strict=True)
     ]
 
 
@@ -293,13 +292,23 @@ def _block(index: int | None, message: ChatMessage, marks: Marks, tokens: int) -
 
 
 def _remarks(strategy: str, marks: Sequence[Marks], limits: Limits, fitted: Fitted) -> list[Diagnostic]:
-    out: list[Diagnostic] = []
+    out: list[Diagnostic] = [] if fitted.sent is None else [*fitted.sent.diagnostics]
     if fitted.withdrawn:
         text = f"{len(fitted.withdrawn)} added blocks left again: with them the last count was over the budget"
         out.append(Diagnostic("shift", "warning", "added-blocks-withdrawn", text))
     if strategy != "manual" and marks.count(NO_MARKS) < len(marks) and any(mark.manual_excluded for mark in marks):
         text = "exclusion marks act under the strategy manual only; they were ignored"
         out.append(Diagnostic("shift", "warning", "exclusion-ignored", text))
+    if limits.learned != NOTHING:
+        out.append(Diagnostic("limits", "info", "learned-from-overflow", _taught(limits)))
     if limits.warning:
         out.append(Diagnostic("limits", "warning", "context-limit-guessed", limits.warning))
     return out
+
+
+def _taught(limits: Limits) -> str:
+    learned = limits.learned
+    parts = [] if learned.context_limit is None else [f"a context limit of {learned.context_limit} tokens"]
+    if learned.factor > 1:
+        parts.append(f"that it counts {float(learned.factor):g} tokens for each of ours")
+    return f"an earlier overflow of this provider taught {' and '.join(parts)}"

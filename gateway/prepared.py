@@ -28,14 +28,17 @@ def overflow_message(code: str, *, limit: int, prompt: int, reserve: int) -> str
 class PreparedPrompt:
     """A request after fitting.
 
+    `model` is the requested name, `configured` that of the file that answers for it (`_default` for the one of all others).
     `blocks` are the audit's, in order, and `excluded` those that were left out. `messages` are those that the blocks speak of,
-    the request's own and others; `kept` are the positions of those that go out, in order. `output_limit` is the number that
-    replaces the request's own reply limits, None where they stand. Token numbers as in the audit.
+    the request's own and others; `kept` are the positions of those that go out, in order. Where it is `shaped`, what is made of
+    several blocks goes out in their place and stands behind `messages`. `output_limit` is the number that replaces the request's
+    own reply limits, None where they stand. Token numbers as in the audit.
     """
 
     request: ChatRequest
     provider: str
     model: str
+    configured: str
     upstream_model: str
     strategy: str
     tokenizer: str
@@ -49,6 +52,7 @@ class PreparedPrompt:
     kept: Sequence[int]
     report: str
     output_limit: int | None = None
+    shaped: bool = False
     diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
@@ -117,8 +121,9 @@ class PreparedPrompt:
 
     def body(self) -> bytes:
         """The audit's body: the blocks, and the messages they speak of."""
-        messages = self.messages
-        return encode_body(self.blocks, [message.outgoing for message in messages], [message.message for message in messages])
+        messages, sent = self.messages, self.kept if self.shaped else None
+        parsed = [message.message for message in messages]
+        return encode_body(self.blocks, [message.outgoing for message in messages], parsed, sent)
 
     def summary(self) -> AuditSummary:
         """The audit of this prompt without its blocks."""

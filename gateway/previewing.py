@@ -1,6 +1,6 @@
 """What `sluicegate preview` and `sluicegate count` find out: the same preparation as the gateway's, without a server.
 
-Sends no message and opens no store; a remote tokenizer, or an upstream that alone knows its limit, may be asked. Prints nothing.
+Sends no message and writes no audit; a remote tokenizer, or an upstream that alone knows its limit, may be asked. Prints nothing.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ async def preview(configuration: Configuration, body: bytes, strategies: Sequenc
     """
     request = _read(configuration, body)
     variants = [replace(request, options=replace(request.options, strategy=name)) for name in strategies]
-    gateway = Gateway(configuration)  # its parts are there at once; nothing is opened before it serves
+    gateway = Gateway(configuration)  # its parts are there at once
     preparer = gateway.rooms.engine.preparer
     async with aclosing(gateway):
+        await gateway.take_up_lessons()
         found = [await preparer.prepare(variant) for variant in variants or [request]]
     return [preview_object(each.summary(), each.body(), fits=each.fits, deficit=each.deficit) for each in found]
 

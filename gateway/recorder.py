@@ -10,14 +10,18 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from gateway.audit import encode_summary
 from gateway.errors import ClientCancelled, GatewayError, Internal, StoreUnavailable
 from gateway.identifiers import new_id
 from gateway.prepared import PreparedPrompt
 from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStatus, AuditStore
+from gateway.telemetry import Telemetry
 
 WhyCancelled = Callable[[], GatewayError]  # ClientCancelled or ShuttingDown
+
+Closed = Callable[["OpenAudit", str, bytes | None], None]  # with the error's code, "" without one, and the usage
 
 _log = logging.getLogger(__name__)
 
@@ -25,18 +29,23 @@ _log = logging.getLogger(__name__)
 class OpenAudit:
     """The audit of a generation under way. Its first end is the one that counts."""
 
-    def __init__(self, head: AuditHead, body: bytes, store: AuditStore, closed: Callable[[OpenAudit], None]) -> None:
+    def __init__(self, head: AuditHead, prepared: PreparedPrompt, store: AuditStore, closed: Closed) -> None:
         self.key = head.key
         self.ended = False
+        self.prepared = prepared
         self._head = head
-        self._body = body
         self._store = store
         self._closed = closed
 
     async def open(self) -> None:
         """Commits the head; the body follows. Raises StoreUnavailable, and then nothing may be sent."""
-        await self._store.replace(self._head, self._body)
-        self._body = b""
+        await self._store.replace(self._head, self.prepared.body())
+
+    async def amend(self, prepared: PreparedPrompt) -> None:
+        """The prompt was shifted once more: commits what is sent now, before it is. Raises StoreUnavailable."""
+        self.prepared = prepared
+        self._head = replace(self._head, document=encode_summary(prepared.summary()))
+        await self._store.amend(self._head, prepared.body())
 
     async def complete(self, *, usage: bytes | None, finish_reason: str | None) -> None:
         """The reply was whole."""
@@ -66,7 +75,7 @@ class OpenAudit:
         if self.ended:
             return
         self.ended = True
-        self._closed(self)
+        self._closed(self, code or "", usage)
         outcome = AuditOutcome(status, time.time(), code, usage, finish_reason)
         try:
             await self._store.finish(self.key, outcome)  # hands over; a cancellation doesn't take it back
@@ -77,8 +86,9 @@ class OpenAudit:
 class AuditRecorder:
     """Opens audits, and knows which are still open."""
 
-    def __init__(self, store: AuditStore) -> None:
+    def __init__(self, store: AuditStore, telemetry: Telemetry) -> None:
         self._store = store
+        self._telemetry = telemetry
         self._open: set[OpenAudit] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -97,7 +107,7 @@ class AuditRecorder:
             document=encode_summary(prepared.summary()),
             auxiliary=request.options.auxiliary,
         )
-        audit = OpenAudit(head, prepared.body(), self._store, self._closed)
+        audit = OpenAudit(head, prepared, self._store, self._closed)
         self._open.add(audit)
         self._idle.clear()
         return audit
@@ -111,7 +121,8 @@ class AuditRecorder:
             return False
         return True
 
-    def _closed(self, audit: OpenAudit) -> None:
+    def _closed(self, audit: OpenAudit, code: str, usage: bytes | None) -> None:
+        self._telemetry.generated(audit.prepared, code, usage)
         self._open.discard(audit)
         if not self._open:
             self._idle.set()

@@ -1,4 +1,4 @@
-"""The contract of a store: the latest audit per chat. A store keeps documents; it doesn't look into them.
+"""The contract of a store: the latest audit per chat, and what overflows taught. It doesn't look into the documents it keeps.
 
 Keys are (tenant, chat id); the tenant of anonymous requests is "". Order of calls from one process is the order of their
 effect: a read sees every write handed over before it. A store raises only `StoreUnavailable`, also before `open` and after
@@ -10,6 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from gateway.learned import Lesson
 
 
 class AuditStatus(StrEnum):
@@ -65,12 +67,37 @@ class StoredAudit:
         return replace(self, outcome=outcome)
 
 
+@dataclass(frozen=True, slots=True)
+class StoredChat:
+    """A chat as it stands in a list. Times are seconds since the epoch."""
+
+    chat_id: str
+    created_at: float  # when its first request began
+    updated_at: float  # when its latest request began, which is what lists go by
+    model: str
+    status: AuditStatus
+    generation_id: str
+
+    @property
+    def place(self) -> Place:
+        """Where it stands in a list: the later, the nearer to the start."""
+        return (self.updated_at, self.chat_id)
+
+
+Place = tuple[float, str]
+
+
 class UnknownStore(ValueError):
     """No store answers to this URL; the text says which URLs there are and shows nothing of this one but its scheme."""
 
 
 class AuditStore(ABC):
     """Where the latest audit of every chat lives."""
+
+    @property
+    @abstractmethod
+    def present(self) -> bool:
+        """Whether there is something to read before `open` would make it."""
 
     @abstractmethod
     async def open(self) -> None:
@@ -89,6 +116,13 @@ class AuditStore(ABC):
         """
 
     @abstractmethod
+    async def amend(self, head: AuditHead, body: bytes) -> None:
+        """Puts another document and body into the prepared audit of exactly this generation, which was shifted once more.
+
+        Changes nothing when the chat was deleted, holds another generation or has ended. Returns as `replace` does.
+        """
+
+    @abstractmethod
     async def finish(self, key: AuditKey, outcome: AuditOutcome) -> None:
         """Ends a prepared audit. Changes nothing when the chat was deleted, holds another generation or has ended already.
 
@@ -100,12 +134,28 @@ class AuditStore(ABC):
         """The chat's audit."""
 
     @abstractmethod
+    async def chat(self, tenant: str, chat_id: str) -> StoredChat | None:
+        """A chat without its audit; an auxiliary one is a chat under its generation id, too."""
+
+    @abstractmethod
+    async def chats(self, tenant: str, limit: int, before: Place | None = None) -> list[StoredChat]:
+        """At most so many chats of a tenant, the last updated first; those that stand after a place. No auxiliary ones."""
+
+    @abstractmethod
     async def delete_chat(self, tenant: str, chat_id: str) -> bool:
         """Deletes a chat with its audit; a generation under way doesn't bring it back. False when there was none."""
 
     @abstractmethod
     async def purge(self, before: float) -> int:
-        """Deletes audits created before this time (seconds since the epoch); gives their number."""
+        """Deletes audits created before this time (seconds since the epoch), gives their number; and expired lessons."""
+
+    @abstractmethod
+    async def learn(self, lesson: Lesson, now: float) -> None:
+        """Keeps a lesson on top of the one of the same subject (`Lesson.after`). Returns when it is committed."""
+
+    @abstractmethod
+    async def lessons(self, now: float) -> list[Lesson]:
+        """The lessons that haven't expired, by provider, model and account."""
 
     @abstractmethod
     async def check(self) -> None:

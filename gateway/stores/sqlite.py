@@ -22,7 +22,8 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from gateway.errors import StoreUnavailable
-from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStore, StoredAudit, UnknownStore
+from gateway.learned import Lesson
+from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStore, Place, StoredAudit, StoredChat, UnknownStore
 from gateway.stores.sqlite_file import BUSY_TIMEOUT_S, Row, SqliteFile
 
 BODY_BYTES = 32 * 1024 * 1024  # of bodies in one batch, give or take one, and of those to be tried again; the rest waits its turn
@@ -82,6 +83,11 @@ class SqliteStore(AuditStore):
             raise UnknownStore("A SQLite store is written sqlite:///relative/path or sqlite:////absolute/path")
         return cls(Path(path))
 
+    @property
+    def present(self) -> bool:
+        """Whether the file is there."""
+        return self._path.exists()
+
     async def open(self) -> None:
         """Starts the thread; marks as failed what dead processes left prepared."""
         if self._writer is not None:
@@ -107,6 +113,13 @@ class SqliteStore(AuditStore):
         writer.tell(_Job(writer.file.put_bodies, row=writer.file.body_row(head.key, revision, body), size=len(body)))
         await committed
 
+    async def amend(self, head: AuditHead, body: bytes) -> None:
+        """Changes a prepared audit of exactly this generation; committed when it returns."""
+        writer, revision = self._opened(), next(self._revisions)
+        committed = writer.ask(partial(writer.file.amend, head, revision))
+        writer.tell(_Job(writer.file.put_bodies, row=writer.file.body_row(head.key, revision, body), size=len(body)))
+        await committed
+
     async def finish(self, key: AuditKey, outcome: AuditOutcome) -> None:
         """Ends a prepared audit of exactly this generation; tried again for a while when it can't be written."""
         writer = self._opened()
@@ -118,19 +131,39 @@ class SqliteStore(AuditStore):
         writer = self._opened()
         return await writer.ask(partial(writer.file.latest, tenant, chat_id), writes=False)
 
+    async def chat(self, tenant: str, chat_id: str) -> StoredChat | None:
+        """A chat without its audit."""
+        writer = self._opened()
+        return await writer.ask(partial(writer.file.chat, tenant, chat_id), writes=False)
+
+    async def chats(self, tenant: str, limit: int, before: Place | None = None) -> list[StoredChat]:
+        """The chats of a tenant."""
+        writer = self._opened()
+        return await writer.ask(partial(writer.file.chats, tenant, limit, before), writes=False)
+
     async def delete_chat(self, tenant: str, chat_id: str) -> bool:
         """Deletes a chat with its audit."""
         writer = self._opened()
         return await writer.ask(partial(writer.file.delete_chat, tenant, chat_id))
 
     async def purge(self, before: float) -> int:
-        """Deletes audits created before this time, in small steps."""
+        """Deletes audits created before this time, in small steps, and lessons that have expired."""
         total, deleted = 0, PURGE_STEP
         while deleted == PURGE_STEP:
             writer = self._opened()  # each time: it may have been closed meanwhile, and would never answer
             deleted = await writer.ask(partial(writer.file.purge, before, PURGE_STEP))
             total += deleted
         return total
+
+    async def learn(self, lesson: Lesson, now: float) -> None:
+        """Keeps a lesson; committed when it returns."""
+        writer = self._opened()
+        await writer.ask(partial(writer.file.learn, lesson, now))
+
+    async def lessons(self, now: float) -> list[Lesson]:
+        """The lessons that haven't expired."""
+        writer = self._opened()
+        return await writer.ask(partial(writer.file.lessons, now), writes=False)
 
     async def check(self) -> None:
         """Takes the write lock and lets go of it."""

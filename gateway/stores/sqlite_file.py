@@ -8,6 +8,7 @@ head touches one page of the file, for a client waits for its commit: hence no i
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import time
@@ -16,9 +17,11 @@ from contextlib import suppress
 from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from gateway.errors import StoreUnavailable
-from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStatus, StoredAudit
+from gateway.learned import Learned, Lesson
+from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStatus, Place, StoredAudit, StoredChat
 from gateway.stores.sqlite_owners import OwnerLock
 
 OLDEST_SQLITE = (3, 37, 0)  # has STRICT tables; UPDATE FROM came with 3.33
@@ -56,6 +59,19 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TRIGGER head_deleted AFTER DELETE ON heads
             BEGIN DELETE FROM bodies WHERE head_id = old.id; END""",
     ),
+    (
+        """CREATE TABLE lessons (
+            provider TEXT NOT NULL,
+            model TEXT NOT NULL,
+            account TEXT NOT NULL,
+            context_limit INTEGER,
+            sixteenths INTEGER NOT NULL,
+            expires_at REAL NOT NULL,
+            PRIMARY KEY (provider, model, account)
+        ) STRICT, WITHOUT ROWID""",
+        "ALTER TABLE heads ADD COLUMN began_at REAL NOT NULL DEFAULT 0",
+        "UPDATE heads SET began_at = created_at",
+    ),
 )
 
 Row = tuple[object, ...]
@@ -63,7 +79,7 @@ MOST_ROWS = 64  # in one statement; every number of rows is a statement of its o
 MOST_BYTES = 65_536  # of documents in one statement of several rows: it holds copies of its values until it is used again
 
 _PUT_HEADS = """
-INSERT INTO heads (tenant, chat_id, generation_id, owner, revision, status, model, created_at, auxiliary, document)
+INSERT INTO heads (tenant, chat_id, generation_id, owner, revision, status, model, created_at, auxiliary, began_at, document)
 VALUES {rows} ON CONFLICT (tenant, chat_id) DO UPDATE SET
     generation_id = excluded.generation_id, owner = excluded.owner, revision = excluded.revision, status = excluded.status,
     model = excluded.model, created_at = excluded.created_at, auxiliary = excluded.auxiliary, document = excluded.document,
@@ -79,14 +95,29 @@ UPDATE heads SET status = given.status, finished_at = given.finished_at, error_c
     finish_reason = given.finish_reason, usage = given.usage
 FROM given WHERE heads.tenant = given.tenant AND heads.chat_id = given.chat_id
     AND heads.generation_id = given.generation_id AND heads.status = 'prepared'"""
+_AMEND = """
+UPDATE heads SET revision = ?, owner = ?, document = ?
+WHERE tenant = ? AND chat_id = ? AND generation_id = ? AND status = 'prepared'"""
 _LATEST = """
 SELECT generation_id, model, created_at, auxiliary, heads.document,
        status, finished_at, error_code, finish_reason, usage, bodies.document
 FROM heads LEFT JOIN bodies ON head_id = id AND bodies.owner = heads.owner AND bodies.revision = heads.revision
 WHERE tenant = ? AND chat_id = ?"""
+_CHAT = "SELECT chat_id, began_at, created_at, model, status, generation_id FROM heads WHERE tenant = ? AND chat_id = ?"
+_CHATS = """
+SELECT chat_id, began_at, created_at, model, status, generation_id FROM heads
+WHERE tenant = ? AND auxiliary = 0 AND (created_at, chat_id) < (?, ?) ORDER BY created_at DESC, chat_id DESC LIMIT ?"""
 _BURY = """
 UPDATE heads SET status = 'failed', error_code = 'GATEWAY_RESTARTED', finished_at = ?
 WHERE status = 'prepared' AND owner = ?"""
+_LESSON = """
+SELECT provider, model, account, context_limit, sixteenths, expires_at
+FROM lessons WHERE provider = ? AND model = ? AND account = ?"""
+_LESSONS = """
+SELECT provider, model, account, context_limit, sixteenths, expires_at
+FROM lessons WHERE expires_at > ? ORDER BY provider, model, account"""
+_LEARN = """
+INSERT OR REPLACE INTO lessons (provider, model, account, context_limit, sixteenths, expires_at) VALUES (?, ?, ?, ?, ?, ?)"""
 
 
 class SqliteFile:
@@ -134,11 +165,17 @@ class SqliteFile:
         """A row for `put_heads`."""
         key = head.key
         named = (key.tenant, key.chat_id, key.generation_id, self._owner.id, revision, AuditStatus.PREPARED.value)
-        return (*named, head.model, head.created_at, head.auxiliary, head.document)
+        return (*named, head.model, head.created_at, head.auxiliary, head.created_at, head.document)
 
     def put_heads(self, rows: Sequence[Row]) -> None:
-        """Writes heads over whatever their chats held, in this order; the old bodies go with it."""
+        """Writes heads over whatever their chats held, but for when those began, in this order; the old bodies go with it."""
         self._write(_PUT_HEADS, rows)
+
+    def amend(self, head: AuditHead, revision: int) -> None:
+        """Puts another document into a prepared head of exactly this generation; its old body no longer counts."""
+        key = head.key
+        values = (revision, self._owner.id, head.document, key.tenant, key.chat_id, key.generation_id)
+        self._connection.execute(_AMEND, values)
 
     def body_row(self, key: AuditKey, revision: int, body: bytes) -> Row:
         """A row for `put_bodies`."""
@@ -176,12 +213,35 @@ class SqliteFile:
             return StoredAudit(head, None, body)
         return StoredAudit(head, AuditOutcome(AuditStatus(status), finished_at, error, usage, reason), body)
 
+    def chat(self, tenant: str, chat_id: str) -> StoredChat | None:
+        """A chat without its audit."""
+        row = self._connection.execute(_CHAT, (tenant, chat_id)).fetchone()
+        return None if row is None else _chat(row)
+
+    def chats(self, tenant: str, limit: int, before: Place | None) -> list[StoredChat]:
+        """The chats of a tenant after a place. Reads through all heads: an index would cost every request a page."""
+        rows = self._connection.execute(_CHATS, (tenant, *(before or (math.inf, "")), limit))
+        return [_chat(row) for row in rows]
+
     def delete_chat(self, tenant: str, chat_id: str) -> bool:
         """Deletes a head with its body; False when there was none."""
         return self._connection.execute("DELETE FROM heads WHERE tenant = ? AND chat_id = ?", (tenant, chat_id)).rowcount > 0
 
+    def learn(self, lesson: Lesson, now: float) -> None:
+        """Keeps a lesson on top of the one that is there."""
+        subject = (lesson.provider, lesson.model, lesson.account)
+        row = self._connection.execute(_LESSON, subject).fetchone()
+        kept = lesson.after(_lesson(row) if row else None, now)
+        values = (*subject, kept.learned.context_limit, kept.learned.sixteenths, kept.expires_at)
+        self._connection.execute(_LEARN, values)
+
+    def lessons(self, now: float) -> list[Lesson]:
+        """The lessons that haven't expired."""
+        return [_lesson(row) for row in self._connection.execute(_LESSONS, (now,))]
+
     def purge(self, before: float, limit: int) -> int:
-        """Deletes at most `limit` audits created before this time; gives their number."""
+        """Deletes at most `limit` audits created before this time, and gives their number; and lessons that have expired."""
+        self._connection.execute("DELETE FROM lessons WHERE expires_at <= ?", (time.time(),))
         old = "SELECT id FROM heads WHERE created_at < ? LIMIT ?"
         return self._connection.execute(f"DELETE FROM heads WHERE id IN ({old})", (before, limit)).rowcount  # noqa: S608  # constant
 
@@ -208,6 +268,16 @@ class SqliteFile:
             connection.close()
             raise
         return connection
+
+
+def _chat(row: Sequence[Any]) -> StoredChat:
+    chat_id, began_at, created_at, model, status, generation_id = row
+    return StoredChat(chat_id, began_at, created_at, model, AuditStatus(status), generation_id)
+
+
+def _lesson(row: Sequence[Any]) -> Lesson:
+    provider, model, account, context_limit, sixteenths, expires_at = row
+    return Lesson(provider, model, account, Learned(context_limit, sixteenths), expires_at)
 
 
 @lru_cache(maxsize=4 * MOST_ROWS)

@@ -3,59 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import dataclasses
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from gateway.errors import StoreUnavailable
-from gateway.stores.base import AuditHead, AuditKey, AuditOutcome, AuditStatus, AuditStore, StoredAudit
-from gateway.stores.builtin import BUILTIN, open_store
-from tests.gateway.stores.batches import in_one_batch
-
-URLS = {"memory": "memory:", "sqlite": "sqlite:///{folder}/audits.db"}  # every scheme on the list needs its line
-
-COMPLETED = AuditOutcome(AuditStatus.COMPLETED, 20.5, None, b'{"total_tokens": 3}', "stop")
-FAILED = AuditOutcome(AuditStatus.FAILED, 21.0, "PROVIDER_TIMEOUT")
-
-
-def head(generation: str, *, chat: str = "chat", tenant: str = "", created: float = 10.0, auxiliary: bool = False) -> AuditHead:
-    return AuditHead(AuditKey(tenant, chat, generation), "gpt-4o", created, b'{"of": "%s"}' % generation.encode(), auxiliary)
-
-
-def body(generation: str) -> bytes:
-    return b"body of " + generation.encode() + b"\x00\xff"
-
-
-async def replace(store: AuditStore, new: AuditHead) -> None:
-    await store.replace(new, body(new.key.generation_id))
-
-
-async def using(scheme: str, folder: Path, story: Callable[[AuditStore], Awaitable[None]]) -> None:
-    store = open_store(URLS[scheme].format(folder=folder))
-    await store.open()
-    try:
-        await story(store)
-    finally:
-        await store.aclose()
-
-
-Tell = Callable[[Callable[[AuditStore], Awaitable[None]]], None]
-Way = Callable[[AuditStore, Sequence[Coroutine[None, None, object]]], Awaitable[list[object]]]
-
-
-@pytest.fixture(params=sorted(BUILTIN))
-def scheme(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def tell(scheme: str, tmp_path: Path) -> Tell:
-    """Runs a story with a store that is open, and closes it."""
-    return lambda story: asyncio.run(using(scheme, tmp_path, story))
+from gateway.learned import Learned, Lesson
+from gateway.stores.base import AuditStatus, AuditStore, StoredAudit, StoredChat
+from gateway.stores.builtin import open_store
+from tests.families.stores import COMPLETED, FAILED, URLS, Tell, body, head, replace
 
 
 def test_an_audit_comes_back_as_it_was_handed_over(tell: Tell) -> None:
@@ -152,6 +110,79 @@ def test_after_a_deletion_the_chat_starts_anew(tell: Tell) -> None:
     tell(story)
 
 
+def test_a_prepared_audit_can_be_amended_and_ends_as_any_other(tell: Tell) -> None:
+    async def story(store: AuditStore) -> None:
+        await replace(store, head("g1"))
+        shorter = dataclasses.replace(head("g1"), document=b'{"shorter": true}')
+        await store.amend(shorter, b"shorter body")
+        assert await store.latest("", "chat") == StoredAudit(shorter, None, b"shorter body")
+        await store.finish(shorter.key, COMPLETED)
+        assert await store.latest("", "chat") == StoredAudit(shorter, COMPLETED, b"shorter body")
+
+    tell(story)
+
+
+def test_an_audit_that_was_ended_replaced_or_deleted_is_not_amended(tell: Tell) -> None:
+    async def story(store: AuditStore) -> None:
+        shorter = dataclasses.replace(head("g1"), document=b"{}")
+        await replace(store, head("g1"))
+        await store.finish(shorter.key, FAILED)
+        await store.amend(shorter, b"shorter")
+        assert await store.latest("", "chat") == StoredAudit(head("g1"), FAILED, body("g1"))
+        await replace(store, head("g2"))
+        await store.amend(shorter, b"shorter")
+        assert await store.latest("", "chat") == StoredAudit(head("g2"), None, body("g2"))
+        await store.delete_chat("", "chat")
+        await store.amend(dataclasses.replace(head("g2"), document=b"{}"), b"shorter")
+        assert await store.latest("", "chat") is None
+
+    tell(story)
+
+
+def test_chats_are_listed_newest_first_in_pages_and_begin_once(tell: Tell) -> None:
+    async def story(store: AuditStore) -> None:
+        for number in range(5):
+            await replace(store, head(f"g{number}", chat=f"c{number}", created=float(number)))
+        await replace(store, head("again", chat="c1", created=9.0))
+        await replace(store, head("twin", chat="c9", created=4.0))
+        await replace(store, head("aside", chat="aside", created=5.0, auxiliary=True))
+        await replace(store, head("theirs", chat="theirs", tenant="b", created=6.0))
+        await store.finish(head("again", chat="c1").key, FAILED)
+        first = StoredChat("c1", 1.0, 9.0, "gpt-4o", AuditStatus.FAILED, "again")
+        second = StoredChat("c9", 4.0, 4.0, "gpt-4o", AuditStatus.PREPARED, "twin")
+        page = await store.chats("", 2)
+        assert page == [first, second]
+        rest = await store.chats("", 9, page[-1].place)
+        assert [chat.chat_id for chat in rest] == ["c4", "c3", "c2", "c0"]
+        assert await store.chats("", 9, rest[-1].place) == []
+        assert await store.chat("", "c1") == first
+        assert await store.chat("b", "c1") is None
+        await store.delete_chat("", "c1")
+        assert await store.chat("", "c1") is None
+        await replace(store, head("new", chat="c1", created=20.0))
+        assert await store.chat("", "c1") == StoredChat("c1", 20.0, 20.0, "gpt-4o", AuditStatus.PREPARED, "new")
+
+    tell(story)
+
+
+def test_lessons_are_kept_by_subject_add_up_and_expire(tell: Tell) -> None:
+    async def story(store: AuditStore) -> None:
+        first = Lesson("p", "m", "a", Learned(4096), 100.0)
+        await store.learn(first, 10.0)
+        await store.learn(Lesson("p", "m", "b", Learned(None, 20), 50.0), 10.0)
+        await store.learn(Lesson("p", "m", "a", Learned(5000, 18), 90.0), 20.0)
+        both = Lesson("p", "m", "a", Learned(4096, 18), 100.0)
+        assert await store.lessons(30.0) == [both, Lesson("p", "m", "b", Learned(None, 20), 50.0)]
+        assert await store.lessons(50.0) == [both]
+        late = Lesson("p", "m", "b", Learned(7000), 200.0)
+        await store.learn(late, 60.0)
+        assert await store.lessons(60.0) == [both, late]
+        await store.purge(1.0)  # by the real clock all of them have expired
+        assert await store.lessons(0.0) == []
+
+    tell(story)
+
+
 def test_tenants_do_not_see_each_other(tell: Tell) -> None:
     async def story(store: AuditStore) -> None:
         await replace(store, head("g1", tenant="a"))
@@ -235,7 +266,7 @@ def test_a_store_that_is_not_open_is_unavailable(scheme: str, tmp_path: Path) ->
             await call
 
     async def story() -> None:
-        store = open_store(URLS[scheme].format(folder=tmp_path))
+        store = open_store(URLS[scheme](tmp_path))
         await store.aclose()
         for _ in ("never opened", "closed"):
             await refused(store.replace(head("g1"), b""))
@@ -243,6 +274,11 @@ def test_a_store_that_is_not_open_is_unavailable(scheme: str, tmp_path: Path) ->
             await refused(store.latest("", "chat"))
             await refused(store.delete_chat("", "chat"))
             await refused(store.purge(0.0))
+            await refused(store.chat("", "chat"))
+            await refused(store.chats("", 1))
+            await refused(store.amend(head("g1"), b""))
+            await refused(store.learn(Lesson("p", "m", "a", Learned(1), 1.0), 0.0))
+            await refused(store.lessons(0.0))
             await refused(store.check())
             await store.open()
             await store.open()
@@ -251,77 +287,3 @@ def test_a_store_that_is_not_open_is_unavailable(scheme: str, tmp_path: Path) ->
             await store.aclose()
 
     asyncio.run(story())
-
-
-Step = tuple[str, str, str]  # what, chat, generation
-STEPS = st.tuples(
-    st.sampled_from([*["replace"] * 4, *["finish"] * 3, *["fail"] * 2, "delete", "latest", "purge"]),
-    st.sampled_from(["a", "b", "c"]),
-    st.sampled_from(["1", "2", "3"]),
-)
-BURSTS = st.lists(st.lists(STEPS, min_size=1, max_size=25), max_size=4)
-
-
-class Model:
-    """What a store has to do, without any of its troubles."""
-
-    def __init__(self) -> None:
-        self.audits: dict[str, StoredAudit] = {}
-
-    def answer(self, what: str, chat: str, generation: str) -> object:
-        new, found = head(generation, chat=chat, created=float(generation)), self.audits.get(chat)
-        if what == "replace":
-            self.audits[chat] = StoredAudit(new, None, body(generation))
-        elif what in ("finish", "fail"):
-            if found is not None and found.head == new and found.outcome is None:
-                self.audits[chat] = found.ended(COMPLETED if what == "finish" else FAILED)
-        elif what == "delete":
-            return self.audits.pop(chat, None) is not None
-        elif what == "latest":
-            return found
-        else:
-            old = [name for name, audit in self.audits.items() if audit.head.created_at < float(generation)]
-            self.audits = {name: audit for name, audit in self.audits.items() if name not in old}
-            return len(old)
-        return None
-
-
-async def ask(store: AuditStore, step: Step) -> object:
-    what, chat, generation = step
-    new = head(generation, chat=chat, created=float(generation))
-    match what:
-        case "replace":
-            await replace(store, new)
-        case "finish" | "fail":
-            await store.finish(new.key, COMPLETED if what == "finish" else FAILED)
-        case "delete":
-            return await store.delete_chat("", chat)
-        case "latest":
-            return await store.latest("", chat)
-        case "purge":
-            return await store.purge(float(generation))
-    return None
-
-
-async def one_by_one(_: AuditStore, calls: Sequence[Coroutine[None, None, object]]) -> list[object]:
-    return [await call for call in calls]
-
-
-async def at_once(_: AuditStore, calls: Sequence[Coroutine[None, None, object]]) -> list[object]:
-    return list(await asyncio.gather(*calls))
-
-
-@pytest.mark.parametrize("way", [one_by_one, at_once, in_one_batch])
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(bursts=BURSTS)
-def test_any_order_of_calls_has_the_effect_of_the_model(scheme: str, way: Way, bursts: list[list[Step]]) -> None:
-    async def story(store: AuditStore) -> None:
-        model = Model()
-        for burst in bursts:
-            answers = await way(store, [ask(store, step) for step in burst])
-            assert answers == [model.answer(*step) for step in burst]
-        for chat in ("a", "b", "c"):
-            assert await store.latest("", chat) == model.audits.get(chat)
-
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(using(scheme, Path(folder), story))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.config_listing import describe
+from gateway.config_listing import describe, describe_lessons
+from gateway.learned import Learned, Lesson
 from gateway.model_catalog import ModelCatalog
 from gateway.settings import load_settings
 
@@ -69,3 +70,12 @@ def test_secrets_stay_hidden(tmp_path: Path) -> None:
     assert lines["auth.keys[0].sha256"][0] == "***"
     assert "hush" not in str(lines)
     assert HASH not in str(lines)
+
+
+def test_lessons_are_listed_with_what_they_hold_their_account_and_their_end() -> None:
+    lessons = [Lesson("p", "m", "0a1b", Learned(4096, 18), 1_800_000_000.0), Lesson("p", "n", "ffff", Learned(None, 20), 0.5)]
+    assert describe_lessons(lessons) == [
+        ("learned.p.m.context_limit", "4096", "overflow, account 0a1b, until 2027-01-15T08:00:00Z"),
+        ("learned.p.m.counting_factor", "1.125", "overflow, account 0a1b, until 2027-01-15T08:00:00Z"),
+        ("learned.p.n.counting_factor", "1.25", "overflow, account ffff, until 1970-01-01T00:00:00Z"),
+    ]

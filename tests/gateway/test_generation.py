@@ -23,6 +23,7 @@ from gateway.errors import (
 from gateway.generation import Generation, GenerationFailed
 from gateway.stores.base import AuditOutcome, AuditStatus, AuditStore
 from gateway.stores.memory import MemoryStore
+from gateway.telemetry import Telemetry
 from tests.support.doubles import ANSWER, CHUNK, DONE, USAGE, BrokenStore, FakeProvider, SlowStore
 from tests.support.rooms import only_audit, open_rooms, run
 from tests.support.small_chats import chat_request, model_config, turns
@@ -137,25 +138,23 @@ def test_an_error_while_reading_fails_the_audit() -> None:
     assert (outcome.status, outcome.error_code, outcome.usage) == (AuditStatus.FAILED, "PROVIDER_STREAM_ERROR", USAGE)
 
 
-def test_an_overflow_while_reading_is_told_in_the_words_of_clients() -> None:
+def test_an_overflow_in_the_middle_of_a_stream_is_told_in_the_words_of_clients() -> None:
     async def work(generation: Generation, store: AuditStore) -> None:
+        await generation.read()
         with pytest.raises(ProviderContextOverflow, match="maximum context length is 100 tokens"):
             await generation.read()
 
-    told(FakeProvider(ProviderContextOverflow("theirs")), work)
+    told(FakeProvider(CHUNK, ProviderContextOverflow("theirs")), work, stream=True)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_defect_while_reading_fails_the_audit_and_is_told_to_the_log_alone(
-    caplog: pytest.LogCaptureFixture, stream: bool
-) -> None:
+def test_a_defect_while_reading_fails_the_audit_and_is_told_to_the_log_alone(caplog: pytest.LogCaptureFixture) -> None:
     async def work(generation: Generation, store: AuditStore) -> None:
         with pytest.raises(Internal) as caught:
             await generation.read()
         assert "the secret" not in caught.value.message
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
-    outcome = told(FakeProvider(ZeroDivisionError("the secret")), work, stream=stream)
+    outcome = told(FakeProvider(ZeroDivisionError("the secret")), work, stream=True)
     assert outcome is not None
     assert (outcome.status, outcome.error_code, outcome.usage) == (AuditStatus.FAILED, "INTERNAL", USAGE)
     assert "the secret" in caplog.text
@@ -240,8 +239,14 @@ def test_without_a_store_nothing_is_sent() -> None:
     run(story())
 
 
-def test_a_defect_of_the_provider_fails_the_audit_and_is_told_to_the_log_alone(caplog: pytest.LogCaptureFixture) -> None:
-    error, outcome = failed(FakeProvider(refusal=ZeroDivisionError("the secret")), request())
+@pytest.mark.parametrize("where", ["sending", "reading"])
+def test_a_defect_of_the_provider_fails_the_audit_and_is_told_to_the_log_alone(
+    caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    defect = ZeroDivisionError("the secret")
+    provider = FakeProvider(refusal=defect) if where == "sending" else FakeProvider(defect)
+    error, outcome = failed(provider, request())
+    assert [reply.closed for reply in provider.replies] == ([] if where == "sending" else [1])
     assert isinstance(error.error, Internal)
     assert isinstance(error.__cause__, ZeroDivisionError)
     assert (outcome.status, outcome.error_code) == (AuditStatus.FAILED, "INTERNAL")
@@ -288,5 +293,35 @@ def test_a_departure_while_the_audit_is_being_opened_cancels_it_too() -> None:
         assert outcome is not None
         assert outcome.status is AuditStatus.CANCELLED
         assert provider.sent == []
+
+    run(story())
+
+
+def test_what_was_fitted_and_how_it_ended_is_counted_once() -> None:
+    async def story() -> None:
+        store, telemetry = MemoryStore(), Telemetry()
+        await store.open()
+        rooms = open_rooms(FakeProvider(CHUNK, DONE), store=store, telemetry=telemetry)
+        for stream in (True, False):
+            generation = await rooms.engine.generations.generate(request(stream=stream, messages=turns(15)), left)
+            await read_all(generation, store)
+            await generation.aclose()
+        assert telemetry.generations.values == {("up", "m", "truncate", "completed", ""): 2}
+        assert telemetry.excluded_blocks.values == {("context-shift",): 14}
+        assert telemetry.count_error.sums == {("m",): pytest.approx(2 * 83 / 7)}
+        assert telemetry.time_to_first_chunk.counts[("up", "m")].count(1) == 1
+
+    run(story())
+
+
+def test_a_refusal_is_counted_by_its_code() -> None:
+    async def story() -> None:
+        store, telemetry = MemoryStore(), Telemetry()
+        await store.open()
+        rooms = open_rooms(store=store, telemetry=telemetry)
+        with pytest.raises(GenerationFailed):
+            await rooms.engine.generations.generate(request(messages=turns(1, 200)), left)
+        assert telemetry.generations.values == {("up", "m", "truncate", "failed", "TOKEN_BUDGET_EXCEEDED"): 1}
+        assert telemetry.budget_exceeded.values == {("m",): 1}
 
     run(story())

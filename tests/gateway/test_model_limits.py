@@ -6,8 +6,11 @@ import asyncio
 
 import pytest
 
+from gateway.learned import NOTHING, Learned
+from gateway.learned_limits import LearnedLimits
 from gateway.model_catalog import ASSUMED_CONTEXT_LIMIT
 from gateway.model_limits import KNOWN_S, UNKNOWN_S, ModelLimits
+from gateway.stores.memory import MemoryStore
 from tests.support.doubles import FakeProvider
 from tests.support.rooms import run
 from tests.support.small_chats import model_config
@@ -44,7 +47,7 @@ def test_a_limit_that_nobody_names_is_assumed_with_a_warning() -> None:
 @pytest.mark.parametrize(("limit", "holds_s"), [(4096, KNOWN_S), (None, UNKNOWN_S)])
 def test_an_answer_holds_for_its_time_and_is_then_asked_again(limit: int | None, holds_s: float) -> None:
     provider, clock = FakeProvider(limit=limit), Clock()
-    limits = ModelLimits({"up": provider}, clock)
+    limits = ModelLimits({"up": provider}, clock=clock)
 
     async def ask() -> None:
         await limits.limits(ASKS, "m")
@@ -97,3 +100,20 @@ def test_a_request_that_is_cancelled_takes_the_answer_from_nobody() -> None:
 
     assert run(ask()) == 9
     assert provider.asked == ["m"]
+
+
+def test_what_overflows_taught_is_told_of_the_right_model_and_key_alone() -> None:
+    async def story() -> None:
+        store, provider = MemoryStore(), FakeProvider()
+        await store.open()
+        learned = LearnedLimits(store)
+        limits = ModelLimits({"up": provider}, learned)
+        config = model_config(context_limit=100)
+        assert (await limits.limits(config, "m")).learned is NOTHING
+        await learned.learn("up", "m", provider.account("key-1"), Learned(80))
+        assert (await limits.limits(config, "m", "key-1")).learned == Learned(80)
+        assert (await limits.limits(config, "m", "key-1")).context_limit == 100
+        assert (await limits.limits(config, "m", "key-2")).learned is NOTHING
+        assert (await limits.limits(config, "n", "key-1")).learned is NOTHING
+
+    run(story())

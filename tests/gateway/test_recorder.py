@@ -18,6 +18,7 @@ from gateway.recorder import AuditRecorder, OpenAudit
 from gateway.stores.base import AuditStatus, AuditStore, StoredAudit
 from gateway.stores.memory import MemoryStore
 from gateway.stores.sqlite import SqliteStore
+from gateway.telemetry import Telemetry
 from tests.support.doubles import USAGE, BrokenStore, SlowStore
 from tests.support.rooms import only_audit, run
 from tests.support.small_chats import chat_request, prepared_prompt
@@ -50,7 +51,7 @@ def recorded(work: Callable[[AuditRecorder, OpenAudit], Awaitable[None]], store:
 
     async def story() -> StoredAudit:
         await kept.open()
-        recorder = AuditRecorder(kept)
+        recorder = AuditRecorder(kept, Telemetry())
         audit = await opened(recorder)
         await work(recorder, audit)
         found = await only_audit(kept)
@@ -89,7 +90,7 @@ def test_an_audit_without_a_chat_is_kept_under_its_own_id(options: dict[str, obj
     async def story() -> None:
         store = MemoryStore()
         await store.open()
-        audit = await opened(AuditRecorder(store), **options)
+        audit = await opened(AuditRecorder(store, Telemetry()), **options)
         assert audit.key.generation_id.startswith("gen_")
         assert audit.key.chat_id == (audit.key.generation_id if own_id else "c")
         assert (await only_audit(store, audit.key.chat_id)).head.auxiliary is auxiliary
@@ -173,7 +174,7 @@ def test_a_store_that_fails_at_the_start_lets_nothing_be_sent() -> None:
     async def story() -> None:
         store = BrokenStore("replace")
         await store.open()
-        recorder = AuditRecorder(store)
+        recorder = AuditRecorder(store, Telemetry())
         audit = recorder.begin(prompt())
         with pytest.raises(StoreUnavailable):
             async with audit.finished_on_error(left):
@@ -189,7 +190,7 @@ def test_an_audit_counts_as_open_before_the_store_has_it() -> None:
     async def story() -> None:
         store = MemoryStore()
         await store.open()
-        recorder = AuditRecorder(store)
+        recorder = AuditRecorder(store, Telemetry())
         audit = recorder.begin(prompt())
         assert not await recorder.wait_idle(0.0)
         assert await store.latest("", "c") is None
@@ -203,7 +204,7 @@ def test_a_departure_while_the_store_commits_cancels_it() -> None:
     async def story() -> None:
         store = SlowStore()
         await store.open()
-        recorder = AuditRecorder(store)
+        recorder = AuditRecorder(store, Telemetry())
         audit = recorder.begin(prompt())
 
         async def open_it() -> None:
@@ -264,7 +265,7 @@ def test_the_recorder_is_idle_once_every_audit_has_ended() -> None:
     async def story() -> None:
         store = MemoryStore()
         await store.open()
-        recorder = AuditRecorder(store)
+        recorder = AuditRecorder(store, Telemetry())
         await work(recorder, await opened(recorder))
 
     run(story())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from gateway.errors import StoreUnavailable
-from gateway.providers.base import OutgoingRequest, Provider, Reply
+from gateway.providers.base import Forwarded, ForwardedRequest, OutgoingRequest, Provider, Reply, account_of
 from gateway.stores.base import AuditHead, AuditKey, AuditOutcome
 from gateway.stores.memory import MemoryStore
 
@@ -51,6 +52,22 @@ class FakeReply(Reply):
         self.closed += 1
 
 
+class FakeForwarded(Forwarded):
+    """Gives out its pieces; raises those that are exceptions, waits at those that are events, then goes on."""
+
+    def __init__(self, pieces: Sequence[Piece], headers: Sequence[tuple[bytes, bytes]], status: int) -> None:
+        self.status = status
+        self.headers = list(headers)
+        self.closed = 0
+        self._reply = FakeReply(pieces, streamed=True)
+
+    async def read(self) -> bytes:
+        return await self._reply.read()
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
 class FakeProvider(Provider):
     """Answers every request with a reply of the same pieces."""
 
@@ -62,6 +79,10 @@ class FakeProvider(Provider):
         self.limit = limit
         self.sent: list[OutgoingRequest] = []
         self.replies: list[FakeReply] = []
+        self.forwarded: list[ForwardedRequest] = []
+        self.answers: list[FakeForwarded] = []
+        self.answer_status = 200
+        self.answer_headers: Sequence[tuple[bytes, bytes]] = [(b"content-type", b"application/json")]
         self.asked: list[str] = []
         self.closed = 0
         self.before_send: Callable[[], object] | None = None
@@ -77,6 +98,20 @@ class FakeProvider(Provider):
             raise self.refusal
         self.replies.append(FakeReply(self.pieces, streamed=outgoing.stream))
         return self.replies[-1]
+
+    async def forward(self, request: ForwardedRequest) -> Forwarded:
+        if not isinstance(request.body, bytes):
+            request = replace(request, body=b"".join([piece async for piece in request.body]))
+        self.forwarded.append(request)
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.refusal is not None:
+            raise self.refusal
+        self.answers.append(FakeForwarded(self.pieces, self.answer_headers, self.answer_status))
+        return self.answers[-1]
+
+    def account(self, authorization: str | None) -> str:
+        return account_of(self.name, authorization or "")
 
     async def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
         return b"{}"

@@ -13,17 +13,20 @@ import httpx
 
 from gateway.counting import PromptCounting
 from gateway.generation import GenerationService
+from gateway.learned_limits import LearnedLimits
 from gateway.model_catalog import ModelCatalog
 from gateway.model_limits import ModelLimits
 from gateway.plugins.host import PluginHost
 from gateway.preparation import Ports, Preferences, PromptPreparer
 from gateway.recorder import AuditRecorder
+from gateway.recovery import OverflowRecovery
 from gateway.relevance.none import NoRelevance
 from gateway.relevance.recall import with_relevance
 from gateway.settings import Settings
 from gateway.shifting import ContextStrategyRegistry
 from gateway.stores.base import AuditStore, StoredAudit
 from gateway.stores.memory import MemoryStore
+from gateway.telemetry import Telemetry
 from gateway.tenants import Tenants
 from gateway.web.asgi import Receive, Scope, Send
 from gateway.web.guards import Client, Guards
@@ -54,18 +57,23 @@ def open_rooms(
     store: AuditStore | None = None,
     settings: Settings | None = None,
     models: list[Any] | None = None,
+    telemetry: Telemetry | None = None,
 ) -> Rooms:
     """Rooms over one provider called `up` and one model called `m`. The store is opened by `ask`."""
     provider, store, settings = provider or FakeProvider(), store or MemoryStore(), settings or Settings()
     providers = {"up": provider}
     catalog = ModelCatalog(models or [model_config()])
-    limits = ModelLimits(providers)
+    telemetry = telemetry or Telemetry()
+    learned = LearnedLimits(store, changed=telemetry.learned)
+    limits = ModelLimits(providers, learned)
     counting = PromptCounting(profiles(words=WordProfile(), approximate=WordProfile()), {})
     shifting = PluginHost(ContextStrategyRegistry.with_builtins())
     ports = Ports(counting, limits, partial(with_relevance, scorer=NoRelevance()))
     preparer = PromptPreparer(catalog.resolve, shifting, ports, Preferences(settings.clients.report))
-    generations = GenerationService(preparer, AuditRecorder(store), providers)
-    engine = Engine(settings, catalog, Tenants(settings.auth), limits, preparer, generations)
+    recovery = OverflowRecovery(preparer, learned, providers)
+    recorder = AuditRecorder(store, telemetry)
+    generations = GenerationService(preparer, recorder, providers, recovery, telemetry)
+    engine = Engine(settings, catalog, Tenants(settings.auth), limits, preparer, generations, providers)
     return Rooms(engine, ChatReader(MessageReader()), store, lambda: None, list)
 
 

@@ -133,6 +133,7 @@ def prepared_prompt(request: ChatRequest | None = None, **changes: Any) -> Prepa
         "request": request,
         "provider": "up",
         "model": request.model,
+        "configured": request.model,
         "upstream_model": request.model,
         "strategy": "truncate",
         "tokenizer": "words",
