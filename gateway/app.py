@@ -16,27 +16,32 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Router
 from starlette.types import ASGIApp
 
+from gateway import __version__
 from gateway.config_watch import ConfigWatch
 from gateway.counting import PromptCounting
 from gateway.errors import StoreUnavailable
 from gateway.generation import GenerationService
+from gateway.learned import Lesson
+from gateway.learned_limits import LearnedLimits
 from gateway.model_catalog import ModelCatalog, require_known
 from gateway.model_limits import ModelLimits
 from gateway.plugins.host import PluginHost
 from gateway.plugins.loader import load_plugins
 from gateway.preparation import Ports, Preferences, PromptPreparer, Relevance
-from gateway.providers.base import Provider, ProviderConfig, Timeouts
+from gateway.providers.base import Provider, ProviderConfig, Retries, Timeouts
 from gateway.providers.builtin import BUILTIN as PROVIDER_KINDS
 from gateway.recorder import AuditRecorder
+from gateway.recovery import OverflowRecovery
 from gateway.relevance.builtin import BUILTIN as SCORERS
 from gateway.relevance.endpoint import Endpoint
 from gateway.relevance.recall import with_relevance
 from gateway.sentence_splitting import split_sentences
-from gateway.settings import ProviderSettings, Settings, TimeoutSettings, load_settings, require_safe_bind
+from gateway.settings import ProviderSettings, Settings, load_settings, require_safe_bind
 from gateway.shifting import ContextStrategyRegistry
 from gateway.shifting.strategies.summarize import Summarize
 from gateway.stores.base import AuditStore, UnknownStore
 from gateway.stores.builtin import open_store
+from gateway.telemetry import Telemetry
 from gateway.tenants import Tenants
 from gateway.toml_tree import ConfigError, Place
 from gateway.unbuilt import require_built
@@ -88,15 +93,18 @@ def load_configuration(config_dir: Path, environ: Mapping[str, str]) -> Configur
 class Gateway:
     """The running gateway: an ASGI application, and the parts behind it."""
 
-    def __init__(self, configuration: Configuration, config_dir: Path | None = None) -> None:
-        """With a directory its changes are picked up while the gateway runs."""
+    def __init__(self, configuration: Configuration, config_dir: Path | None = None, *, worker: str = "") -> None:
+        """With a directory its changes are picked up while the gateway runs. `worker` names one of several processes."""
         settings = configuration.settings
         self._config_dir = config_dir
         self._bound_host = settings.server.host
         self._profiles = ProfileRegistry.with_builtins()
         self._configuration = configuration
+        self._telemetry = Telemetry(__version__, worker)
+        self._telemetry.before_reading = self._read_watch
         self._store = _store(settings)
-        self._recorder = AuditRecorder(self._store)
+        self._recorder = AuditRecorder(self._store, self._telemetry)
+        self._learned = LearnedLimits(self._store, changed=self._telemetry.learned)
         self._providers: list[Provider] = []
         self._watch: ConfigWatch[Configuration] | None = None
         self._chores: set[asyncio.Task[object]] = set()
@@ -104,16 +112,20 @@ class Gateway:
         self.rooms = Rooms(
             self._engine(configuration), ChatReader(MessageReader()), self._store, self._problem, self._plugin_problems
         )
-        app: ASGIApp = Guards(application(self.rooms, self._lifespan), self.rooms, settings.server.host)
+        app: ASGIApp = Guards(application(self.rooms, self._lifespan), self.rooms, settings.server.host, self._telemetry)
         if settings.server.cors_origins:
             app = CORSMiddleware(
                 app,
                 allow_origins=settings.server.cors_origins,
-                allow_methods=["GET", "POST", "DELETE"],
+                allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
                 allow_headers=["*", "Authorization"],
                 expose_headers=EXPOSED_HEADERS,
             )
         self.app = app
+
+    async def take_up_lessons(self) -> None:
+        """For a gateway that doesn't serve: what overflows taught others, so that it fits prompts as they do."""
+        self._learned.take_up(await stored_lessons(self._configuration.settings))
 
     def drain(self) -> None:
         """No new work from now on."""
@@ -123,12 +135,14 @@ class Gateway:
         settings, models = configuration.settings, configuration.models
         providers = make_providers(settings)
         self._providers += providers.values()
-        limits = ModelLimits(providers)
+        self._learned.remember_s = settings.overflow.remember_hours * 3600
+        limits = ModelLimits(providers, self._learned)
         self._counting = PromptCounting(self._profiles, {name: provider.ask for name, provider in providers.items()})
         ports = Ports(self._counting, limits, relevance_of(configuration, providers))
         preparer = PromptPreparer(models.resolve, configuration.plugins, ports, preferences_of(settings))
-        generations = GenerationService(preparer, self._recorder, providers)
-        return Engine(settings, models, Tenants(settings.auth), limits, preparer, generations)
+        recovery = OverflowRecovery(preparer, self._learned, providers)
+        generations = GenerationService(preparer, self._recorder, providers, recovery, self._telemetry)
+        return Engine(settings, models, Tenants(settings.auth), limits, preparer, generations, providers)
 
     def _swap(self, configuration: Configuration) -> None:
         """Takes up a new configuration; requests under way end with the parts they started with."""
@@ -153,11 +167,18 @@ class Gateway:
     def _problem(self) -> str | None:
         return None if self._watch is None else self._watch.problem
 
+    def _read_watch(self) -> None:
+        watch = self._watch
+        if watch is not None:
+            self._telemetry.configuration(reloads=watch.reloads, failures=watch.failures, broken=watch.problem is not None)
+
     @asynccontextmanager
     async def _lifespan(self, app: Router) -> AsyncIterator[dict[str, object]]:
         await self._store.open()
         self._do(self._warm_up())
         self._do(self._purge())
+        await self._learned.refresh()
+        self._do(self._learned.keep_fresh())
         if self._config_dir is not None:
             self._watch = ConfigWatch(self._config_dir, self._load, self._configuration, swap=self._swap)
             self._do(self._watch.run())
@@ -229,7 +250,7 @@ def relevance_of(configuration: Configuration, providers: Mapping[str, Provider]
 def make_providers(settings: Settings) -> dict[str, Provider]:
     """The configured providers, by name. Nothing is connected yet."""
     return {
-        name: PROVIDER_KINDS[provider.kind](_provider_config(name, provider, settings.timeouts))
+        name: PROVIDER_KINDS[provider.kind](_provider_config(name, provider, settings))
         for name, provider in settings.providers.items()
     }
 
@@ -243,12 +264,12 @@ def app_from_environment() -> ASGIApp:
     except ConfigError as error:  # changed since the others started: they go on, and this one is tried again
         _log.error("a worker can't start: %s", error)
         raise SystemExit(1) from None
-    return create_app(configuration, config_dir)
+    return create_app(configuration, config_dir, worker=str(os.getpid()))
 
 
-def create_app(configuration: Configuration, config_dir: Path | None = None) -> ASGIApp:
-    """The gateway as an ASGI application."""
-    return Gateway(configuration, config_dir).app
+def create_app(configuration: Configuration, config_dir: Path | None = None, *, worker: str = "") -> ASGIApp:
+    """The gateway as an ASGI application. `worker` names one of several processes."""
+    return Gateway(configuration, config_dir, worker=worker).app
 
 
 def _store(settings: Settings) -> AuditStore:
@@ -268,6 +289,20 @@ async def require_store(settings: Settings) -> None:
     await store.aclose()
 
 
+async def stored_lessons(settings: Settings) -> list[Lesson]:
+    """What overflows taught, as the store has it; nothing where there is no store yet or it can't be read."""
+    store = _store(settings)
+    if not store.present:
+        return []
+    try:
+        await store.open()
+        return await store.lessons(time.time())
+    except StoreUnavailable:
+        return []
+    finally:
+        await store.aclose()
+
+
 async def _close_later(providers: list[Provider], plugins: PluginHost, seconds: float) -> None:
     try:
         await asyncio.sleep(seconds)
@@ -277,7 +312,8 @@ async def _close_later(providers: list[Provider], plugins: PluginHost, seconds: 
         await asyncio.to_thread(plugins.close)
 
 
-def _provider_config(name: str, provider: ProviderSettings, timeouts: TimeoutSettings) -> ProviderConfig:
+def _provider_config(name: str, provider: ProviderSettings, settings: Settings) -> ProviderConfig:
+    timeouts, retries = settings.timeouts, settings.retries
     return ProviderConfig(
         name,
         provider.base_url.reveal() if provider.base_url is not None else "",
@@ -285,4 +321,5 @@ def _provider_config(name: str, provider: ProviderSettings, timeouts: TimeoutSet
         {key: value.reveal() for key, value in provider.headers.items()},
         {key: value.reveal() for key, value in provider.query.items()},
         Timeouts(timeouts.connect_s, timeouts.first_token_s, timeouts.idle_s, timeouts.total_s),
+        Retries(retries.attempts, retries.longest_wait_s),
     )

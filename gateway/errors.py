@@ -2,7 +2,7 @@
 
     GatewayError
     ├── InvalidRequest · ModelNotFound · ChatNotFound · NotFound · MethodNotAllowed
-    ├── Unauthorized · HostNotAllowed · PayloadTooLarge · UnsupportedMediaType
+    ├── Unauthorized · HostNotAllowed · OriginNotAllowed · PayloadTooLarge · UnsupportedMediaType
     ├── TokenBudgetExceeded
     ├── ClientCancelled                    seen in audits, logs and metrics only
     ├── StoreUnavailable · ShuttingDown · Internal
@@ -104,6 +104,14 @@ class HostNotAllowed(GatewayError):
     code = "HOST_NOT_ALLOWED"
     type = "invalid_request_error"
     default_status = 421
+
+
+class OriginNotAllowed(GatewayError):
+    """A web page of another site asks for something that changes or costs something."""
+
+    code = "ORIGIN_NOT_ALLOWED"
+    type = "invalid_request_error"
+    default_status = 403
 
 
 class PayloadTooLarge(GatewayError):

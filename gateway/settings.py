@@ -32,6 +32,7 @@ from gateway.value_checks import (
     Text,
     WebAddress,
     at_least,
+    between,
 )
 
 MessageShape = Literal["as-is", "merge", "strict"]
@@ -115,6 +116,21 @@ class TimeoutSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RetrySettings:
+    """[retries]: calls that a provider never took up, made once more."""
+
+    attempts: Annotated[int, between(0, 1)] = 1
+    longest_wait_s: Annotated[float, between(0, 60)] = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class OverflowSettings:
+    """[overflow]: what is learned from a provider that says a prompt is too long."""
+
+    remember_hours: Seconds = 24.0
+
+
+@dataclass(frozen=True, slots=True)
 class PluginSettings:
     """[plugins]"""
 
@@ -188,6 +204,8 @@ class Settings:
     summarize: SummarizeSettings = SummarizeSettings()
     recall: RecallSettings = RecallSettings()
     timeouts: TimeoutSettings = TimeoutSettings()
+    retries: RetrySettings = RetrySettings()
+    overflow: OverflowSettings = OverflowSettings()
     plugins: PluginSettings = PluginSettings()
     clients: ClientSettings = ClientSettings()
     providers: Mapping[Label, ProviderSettings] = field(default_factory=_nothing)

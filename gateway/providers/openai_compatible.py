@@ -17,8 +17,17 @@ import msgspec
 
 from gateway import __version__
 from gateway.errors import ProviderAuth, ProviderError, ProviderInvalidResponse
-from gateway.providers.base import OutgoingRequest, Provider, ProviderConfig, Reply
+from gateway.providers.base import (
+    Forwarded,
+    ForwardedRequest,
+    OutgoingRequest,
+    Provider,
+    ProviderConfig,
+    Reply,
+    account_of,
+)
 from gateway.providers.errors import refusal
+from gateway.providers.forwarding import ForwardedAnswer, Pieces, merged_query, request_headers, url_below
 from gateway.providers.replies import open_reply
 from gateway.providers.transport import make_client
 from gateway.providers.upstream import Upstream
@@ -29,6 +38,9 @@ _REFUSAL_S = 5.0
 _MAX_SMALL_ANSWER_BYTES = 16 * 1024 * 1024
 _ASK_S = 10.0
 _LIMIT_S = 2.0
+_KEY_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
+_KEY_PARAMETERS = ("key", "api_key", "api-key")
+_METHODS_WITH_A_BODY = ("POST", "PUT", "PATCH")
 _LIMIT_KEYS = ("max_model_len", "context_length", "context_window")
 
 
@@ -48,7 +60,8 @@ class OpenAICompatibleProvider(Provider):
         self._chat_url = self._url(self._path("/chat/completions"))
         key = None if self._passthrough else config.api_key
         self._headers = httpx.Headers(_own_headers(self._chat_url) | _authorization(base, key))
-        self._headers.update(config.headers)
+        self._configured = dict(config.headers)
+        self._headers.update(self._configured)
         self._stream_headers = httpx.Headers(self._headers)
         self._stream_headers["accept"] = "text/event-stream"
         connect_s = config.timeouts.connect_s
@@ -68,6 +81,25 @@ class OpenAICompatibleProvider(Provider):
         except BaseException:
             await upstream.aclose()
             raise
+
+    async def forward(self, request: ForwardedRequest) -> Forwarded:
+        """See Provider.forward. Configured headers and query parameters win over the client's."""
+        upstream = await Upstream.open(self._client, self._forwarded(request), self._timeouts)
+        try:
+            if not 200 <= upstream.status < 300:
+                await _require_success(upstream, own_key=self._passthrough and request.authorization is not None)
+            return ForwardedAnswer(upstream)
+        except BaseException:
+            await upstream.aclose()
+            raise
+
+    def account(self, authorization: str | None) -> str:
+        """See Provider.account."""
+        sent = httpx.Headers(self._headers)
+        if self._passthrough and authorization is not None:
+            sent["authorization"] = authorization
+        keys = [sent.get(name, "") for name in _KEY_HEADERS] + [self._query.get(name, "") for name in _KEY_PARAMETERS]
+        return account_of(str(self._base), "\n".join(keys))
 
     async def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
         """See Provider.ask; at most 10 s and 16 MiB."""
@@ -124,6 +156,19 @@ class OpenAICompatibleProvider(Provider):
         if body or method == "POST":
             request.headers["content-length"] = str(len(body))
         return request
+
+    def _forwarded(self, request: ForwardedRequest) -> httpx.Request:
+        url = url_below(self._base, request.path, merged_query(request.query, self._query))
+        headers = httpx.Headers(request_headers(request.headers))
+        headers.update({name: self._headers[name] for name in ("host", "user-agent", "authorization") if name in self._headers})
+        headers.update(self._configured)
+        if self._passthrough and request.authorization is not None:
+            headers["authorization"] = _sendable(request.authorization)
+        size = len(request.body) if isinstance(request.body, bytes) else request.size
+        if size is not None and (size or request.method in _METHODS_WITH_A_BODY):
+            headers["content-length"] = str(size)
+        stream = httpx.ByteStream(request.body) if isinstance(request.body, bytes) else Pieces(request.body)
+        return httpx.Request(request.method, url, headers=headers, stream=stream, extensions=self._extensions)
 
     def _url(self, path: str) -> httpx.URL:
         url = self._base.copy_with(raw_path=path.encode("ascii"))

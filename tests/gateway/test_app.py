@@ -88,7 +88,6 @@ def test_a_configuration_is_read_whole(tmp_path: Path) -> None:
         (GATEWAY, MODEL + 'context_strategy = "nonsense"', "models/m.toml: context_strategy"),
         (GATEWAY, MODEL.replace("approximate", "nonsense"), "models/m.toml: tokenizer"),
         (GATEWAY, MODEL.replace('"up"', '"down"'), "models/m.toml: provider"),
-        (GATEWAY, MODEL + 'message_shape = "strict"', "models/m.toml: message_shape"),
         (GATEWAY + '[plugins]\nmodules = ["a.b:c"]', MODEL, "gateway.toml: plugins.modules"),
     ],
 )

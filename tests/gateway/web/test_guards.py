@@ -52,9 +52,10 @@ def knock(
     *,
     given: Settings | None = None,
     bound: str = "127.0.0.1",
+    method: str = "GET",
 ) -> httpx.Response:
     guards = Guards(inside, open_rooms(settings=given or Settings()), bound)
-    return run(fetch(guards, "GET", path, headers=headers))
+    return run(fetch(guards, method, path, headers=headers))
 
 
 def test_every_answer_has_a_request_id_of_its_own() -> None:
@@ -197,6 +198,38 @@ def test_a_scope_without_a_raw_path_is_routed_by_its_path() -> None:
     scope = {**post_scope("/v1//models", host="localhost"), "raw_path": None}
     run(Guards(inside, open_rooms(), "127.0.0.1")(scope, connection.receive, connection.send))
     assert inside.scopes[0]["path"] == "/v1/models"
+
+
+PAGE = "https://page.example"
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "made-up"])
+@pytest.mark.parametrize("method", ["POST", "DELETE", "PUT"])
+def test_a_page_of_another_site_changes_and_spends_nothing(method: str, site: str) -> None:
+    inside = Inside()
+    answer = knock(inside, method=method, headers={"sec-fetch-site": site, "origin": PAGE})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "ORIGIN_NOT_ALLOWED")
+    assert inside.scopes == []
+    given = Settings(server=ServerSettings(cors_origins=(PAGE,)))
+    assert knock(inside, method=method, given=given, headers={"sec-fetch-site": site, "origin": PAGE}).status_code == 200
+    assert knock(inside, method=method, given=given, headers={"sec-fetch-site": site}).status_code == 403
+    anywhere = Settings(server=ServerSettings(cors_origins=("*",)))
+    assert knock(inside, method=method, given=anywhere, headers={"sec-fetch-site": site}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "headers"),
+    [
+        ("POST", {}),
+        ("POST", {"origin": PAGE}),  # no browser of our time
+        ("POST", {"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1:8787"}),
+        ("POST", {"sec-fetch-site": "none"}),
+        ("GET", {"sec-fetch-site": "cross-site", "origin": PAGE}),
+        ("OPTIONS", {"sec-fetch-site": "cross-site", "origin": PAGE}),
+    ],
+)
+def test_programs_own_pages_and_reads_are_let_in(method: str, headers: dict[str, str]) -> None:
+    assert knock(Inside(), method=method, headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize(
