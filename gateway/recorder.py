@@ -32,6 +32,7 @@ class OpenAudit:
     def __init__(self, head: AuditHead, prepared: PreparedPrompt, store: AuditStore, closed: Closed) -> None:
         self.key = head.key
         self.ended = False
+        self.code = ""  # of the error it ended with
         self.prepared = prepared
         self._head = head
         self._store = store
@@ -75,7 +76,8 @@ class OpenAudit:
         if self.ended:
             return
         self.ended = True
-        self._closed(self, code or "", usage)
+        self.code = code or ""
+        self._closed(self, self.code, usage)
         outcome = AuditOutcome(status, time.time(), code, usage, finish_reason)
         try:
             await self._store.finish(self.key, outcome)  # hands over; a cancellation doesn't take it back

@@ -32,6 +32,7 @@ class ChatCompletions:
         try:
             await self._answer(scope, receive, send)
         except GenerationFailed as failed:
+            scope["state"]["code"] = failed.error.code
             if isinstance(failed.error, ClientCancelled):
                 raise failed.error from failed
             extra = context_headers(failed.prepared, failed.audit.key)
@@ -57,6 +58,7 @@ class ChatCompletions:
             try:
                 generation = await engine.generations.generate(request, watch.why_cancelled)
                 await self._send(generation, watch, send)
+                scope["state"]["code"] = generation.audit.code
             except asyncio.CancelledError:
                 _uncancel()
                 raise watch.why_cancelled() from None

@@ -22,6 +22,7 @@ from tests.support.small_chats import model_config
         ("GET", "/api/v2/chats/c/context-audit"),
         ("GET", "/healthz"),
         ("GET", "/readyz"),
+        ("GET", "/metrics"),
     ],
 )
 def test_every_url_is_served_by_its_method_alone(method: str, path: str) -> None:
