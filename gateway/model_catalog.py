@@ -157,7 +157,7 @@ class ModelCatalog:
             with noting(problems):
                 configs.append(_read_model(file, settings, references))
         require_none(problems)
-        require_none([*_clashes(configs), *_unknown_names(configs, settings)])
+        require_none([*_clashes(configs), *_unknown_names(configs, settings), *_choosers(configs, settings)])
         return cls(configs)
 
     def knows(self, name: str) -> bool:
@@ -290,6 +290,18 @@ def _unknown_names(configs: Collection[ModelConfig], settings: Settings) -> Iter
             if name not in names or name == config.model:
                 others = [other for other in names if other != config.model]
                 yield _unknown(place.at("fallbacks").item(index), "other model", name, others)
+
+
+def _choosers(configs: Iterable[ModelConfig], settings: Settings) -> Iterator[Problem]:
+    """Models whose name a client makes up, at a provider where the name says which server gets the key."""
+    for config in configs:
+        provider = settings.providers.get(config.provider)
+        is_open = config.model is None or any(_WILDCARD.search(alias) for alias in config.aliases)
+        if provider is None or provider.kind != "litellm" or provider.base_url is not None:
+            continue
+        if is_open and config.upstream_model is None:
+            text = "is needed: without it, and without a base_url of the provider, the name that a client asks for says who gets the key"
+            yield Place(config.file).at("upstream_model").problem(text)
 
 
 def _specificity(alias: str) -> tuple[bool, int, int, str]:

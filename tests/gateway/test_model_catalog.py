@@ -277,3 +277,17 @@ def test_an_unknown_default_strategy_is_reported_once(tmp_path: Path) -> None:
         ("a.toml", "provider"),
         ("b.toml", "provider"),
     ]
+
+
+LIBRARY = '[providers.any]\nkind = "litellm"\n[providers.one]\nkind = "litellm"\nbase_url = "http://127.0.0.1:1"\n'
+OPEN = {"_default": 'provider = "{}"', "a": 'model = "a"\naliases = ["x-*"]\nprovider = "{}"'}
+
+
+@pytest.mark.parametrize("name", sorted(OPEN))
+def test_a_client_can_not_choose_by_a_models_name_who_gets_the_key(tmp_path: Path, name: str) -> None:
+    text = OPEN[name]
+    with pytest.raises(ConfigError, match=rf"{name}.toml: upstream_model: is needed"):
+        load(tmp_path, {name: text.format("any")}, LIBRARY)
+    load(tmp_path, {name: text.format("one")}, LIBRARY)
+    load(tmp_path, {name: text.format("any") + '\nupstream_model = "anthropic/claude"'}, LIBRARY)
+    load(tmp_path, {name: 'model = "anthropic/claude"\naliases = ["claude"]\nprovider = "any"'}, LIBRARY)
