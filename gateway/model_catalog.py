@@ -300,7 +300,7 @@ def _choosers(configs: Iterable[ModelConfig], settings: Settings) -> Iterator[Pr
         if provider is None or provider.kind != "litellm" or provider.base_url is not None:
             continue
         if is_open and config.upstream_model is None:
-            text = "is needed: without it, and without a base_url of the provider, the name that a client asks for says who gets the key"
+            text = "is needed: without it, or a base_url of the provider, the name that a client asks for says who gets the key"
             yield Place(config.file).at("upstream_model").problem(text)
 
 

@@ -290,4 +290,4 @@ def test_a_client_can_not_choose_by_a_models_name_who_gets_the_key(tmp_path: Pat
         load(tmp_path, {name: text.format("any")}, LIBRARY)
     load(tmp_path, {name: text.format("one")}, LIBRARY)
     load(tmp_path, {name: text.format("any") + '\nupstream_model = "anthropic/claude"'}, LIBRARY)
-    load(tmp_path, {name: 'model = "anthropic/claude"\naliases = ["claude"]\nprovider = "any"'}, LIBRARY)
+    load(tmp_path, {"a": 'model = "anthropic/claude"\naliases = ["claude"]\nprovider = "any"'}, LIBRARY)
