@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from gateway.web.hangups import HangupProtocol
 
 MOST_BYTES = 16_384  # that wait; more is written at once
 
@@ -45,8 +45,8 @@ class CorkedTransport:
             self._transport.write(waiting[0] if len(waiting) == 1 else b"".join(waiting))
 
 
-class CorkedProtocol(HttpToolsProtocol):
-    """uvicorn's own protocol over a corked transport."""
+class CorkedProtocol(HangupProtocol):
+    """The protocol that notices hangups, over a corked transport."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected."""

@@ -18,12 +18,13 @@ class Patience:
 
     __slots__ = ("_armed_for", "_at", "_begun", "_cancelling", "_end", "_expired", "_handle", "_loop", "_task", "_timeouts")
 
-    def __init__(self, timeouts: Timeouts) -> None:
+    def __init__(self, timeouts: Timeouts, since: float | None = None) -> None:
+        """`since`: when the call began, in the loop's time; now, if it isn't given."""
         self._loop = asyncio.get_running_loop()
         self._timeouts = timeouts
-        now = self._loop.time()
-        self._end = now + timeouts.total_s
-        self._at = min(now + timeouts.first_token_s, self._end)
+        began = self._loop.time() if since is None else since
+        self._end = began + timeouts.total_s
+        self._at = min(began + timeouts.first_token_s, self._end)
         self._armed_for = 0.0
         self._handle: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[object] | None = None

@@ -1,18 +1,20 @@
 """Server-sent events out of bytes that may be cut anywhere. Knows the format, not what the data means.
 
 An event is reported as soon as its blank line is there, with the bytes it came in. Work is linear in the bytes fed, and
-what is held is bounded: an event that does not end raises ProviderInvalidResponse.
+what is held is bounded: an event that does not end raises ProviderInvalidResponse, and so does one of too many lines.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from gateway.errors import ProviderInvalidResponse
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
+MAX_EVENT_LINES = 50_000
 _BOM = b"\xef\xbb\xbf"
 
 # Two line ends in a row. A carriage return at the end of what is known may be half of CR LF: then wait for the next byte,
@@ -22,8 +24,8 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 _LONE_CR = re.compile(rb"\r(?!\n)")
 
 
-class Event(NamedTuple):
-    """One event: its bytes with the blank line, its data (None without a data line), its comment lines.
+class Event(msgspec.Struct, frozen=True):
+    """One event: its bytes with the blank line, its data (None without a data line), its comment lines, its name.
 
     `clean`: nothing but comments and at most one data line, ended by LF or CR LF.
     """
@@ -32,6 +34,7 @@ class Event(NamedTuple):
     data: bytes | None
     comments: tuple[bytes, ...] = ()
     clean: bool = True
+    name: bytes = b""
 
 
 class EventReader:
@@ -42,7 +45,7 @@ class EventReader:
         self._at_start = True
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that these bytes complete. Raises ProviderInvalidResponse for one beyond MAX_EVENT_BYTES."""
+        """The events that these bytes complete. Raises ProviderInvalidResponse for one beyond the bounds."""
         if self._at_start:
             chunk = self._without_bom(chunk)
         if self._held:
@@ -58,10 +61,10 @@ class EventReader:
         return [_parsed(raw) for raw in self._whole_events(chunk)]
 
     def finish(self) -> Event | None:
-        """What stood after the last blank line, where the stream ended without one."""
+        """What stood after the last blank line, where the stream ended without one. Raises like `feed`."""
         rest = bytes(self._held)
         self._held.clear()
-        return _parsed(rest)._replace(clean=False) if rest.strip() else None
+        return msgspec.structs.replace(_parsed(rest), clean=False) if rest.strip() else None
 
     def _whole_events(self, chunk: bytes) -> Iterator[bytes]:
         """Cuts whole events off; blank lines before one are dropped, the rest is held."""
@@ -102,27 +105,28 @@ def _ends(chunk: bytes) -> Iterator[int]:
 def _parsed(raw: bytes) -> Event:
     if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2 and b"\r" not in raw:
         return Event(raw, raw[6:-2])
+    if raw.count(b"\n") + raw.count(b"\r") > MAX_EVENT_LINES:
+        raise ProviderInvalidResponse(f"The provider sent an event of more than {MAX_EVENT_LINES} lines.")
     data: list[bytes] = []
     comments: list[bytes] = []
-    others = False
+    name, clean = b"", _LONE_CR.search(raw) is None
     for line in _LINE_END.split(raw):
         if line.startswith(b":"):
             comments.append(line)
-        elif line:
-            value = _data_of(line)
-            others = others or not line.startswith(b"data:")
-            if value is not None:
-                data.append(value)
-    clean = not others and len(data) < 2 and _LONE_CR.search(raw) is None
-    return Event(raw, b"\n".join(data) if data else None, tuple(comments), clean)
+            continue
+        clean = clean and (not line or line.startswith(b"data:"))
+        field, value = _field_of(line)
+        if field in (b"data", b"error"):
+            data.append(value)
+        if field in (b"event", b"error"):
+            name = value if field == b"event" else field
+    clean = clean and len(data) < 2
+    return Event(raw, b"\n".join(data) if data else None, tuple(comments), clean, name)
 
 
-def _data_of(line: bytes) -> bytes | None:
-    """The data a line adds. Some servers write an error as a bare JSON line, or under the field name `error`."""
+def _field_of(line: bytes) -> tuple[bytes, bytes]:
+    """Field and value. Some servers write an error as a line of nothing but JSON, or under the field name `error`."""
     if line.startswith(b"{"):
-        return line
-    name, _, value = line.partition(b":")
-    value = value.removeprefix(b" ")
-    if name == b"data":
-        return value
-    return b'{"error": ' + value + b"}" if name == b"error" else None
+        return b"data", line
+    field, _, value = line.partition(b":")
+    return field, value.removeprefix(b" ")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -24,11 +25,13 @@ from gateway.providers.base import (
     Provider,
     ProviderConfig,
     Reply,
+    Retries,
     account_of,
 )
 from gateway.providers.errors import refusal
 from gateway.providers.forwarding import ForwardedAnswer, Pieces, merged_query, request_headers, url_below
 from gateway.providers.replies import open_reply
+from gateway.providers.retrying import with_retry
 from gateway.providers.transport import make_client
 from gateway.providers.upstream import Upstream
 
@@ -53,6 +56,7 @@ class OpenAICompatibleProvider(Provider):
     def __init__(self, config: ProviderConfig, *, client: httpx.AsyncClient | None = None) -> None:
         self.name = config.name
         self._timeouts = config.timeouts
+        self._retries = config.retries
         self._passthrough = config.api_key == PASSTHROUGH
         base = httpx.URL(config.base_url)
         self._base = base.copy_with(userinfo=b"", query=None, fragment=None)
@@ -74,24 +78,23 @@ class OpenAICompatibleProvider(Provider):
         request = self._request("POST", self._chat_url, outgoing.body, stream=outgoing.stream)
         if own_key:
             request.headers["authorization"] = _sendable(outgoing.authorization or "")
-        upstream = await Upstream.open(self._client, request, self._timeouts)
+        upstream = await with_retry(partial(self._accepted, request, own_key), self._retries, self._timeouts)
         try:
-            await _require_success(upstream, own_key=own_key)
+            upstream.decompress()
             return await open_reply(upstream, stream=outgoing.stream)
         except BaseException:
             await upstream.aclose()
             raise
 
     async def forward(self, request: ForwardedRequest) -> Forwarded:
-        """See Provider.forward. Configured headers and query parameters win over the client's."""
-        upstream = await Upstream.open(self._client, self._forwarded(request), self._timeouts)
-        try:
-            if not 200 <= upstream.status < 300:
-                await _require_success(upstream, own_key=self._passthrough and request.authorization is not None)
-            return ForwardedAnswer(upstream)
-        except BaseException:
-            await upstream.aclose()
-            raise
+        """See Provider.forward. Configured headers and query parameters win over the client's.
+
+        A body that streams can be sent once only: such a call is not made again.
+        """
+        outgoing = self._forwarded(request)
+        call = partial(self._accepted, outgoing, self._passthrough and request.authorization is not None)
+        retries = self._retries if isinstance(outgoing.stream, httpx.SyncByteStream) else Retries(attempts=0)
+        return ForwardedAnswer(await with_retry(call, retries, self._timeouts))
 
     def account(self, authorization: str | None) -> str:
         """See Provider.account."""
@@ -129,6 +132,16 @@ class OpenAICompatibleProvider(Provider):
         """Closes every connection."""
         await self._client.aclose()
 
+    async def _accepted(self, request: httpx.Request, own_key: bool, since: float) -> Upstream:
+        """An answer with a good status, of which only the head has been read."""
+        upstream = await Upstream.open(self._client, request, self._timeouts, since)
+        try:
+            await _require_success(upstream, own_key=own_key)
+        except BaseException:
+            await upstream.aclose()
+            raise
+        return upstream
+
     async def _found(self, path: str) -> object:
         try:
             found: object = msgspec.json.decode(await self._ask("GET", self._url(path), b"", _LIMIT_S))
@@ -141,6 +154,7 @@ class OpenAICompatibleProvider(Provider):
         upstream = await Upstream.open(self._client, self._request(method, url, body, stream=False), timeouts)
         try:
             await _require_success(upstream, own_key=False)
+            upstream.decompress()
             answer = bytearray()
             while chunk := await upstream.read():
                 answer += chunk
@@ -182,10 +196,14 @@ class OpenAICompatibleProvider(Provider):
 
 
 async def _require_success(upstream: Upstream, *, own_key: bool) -> None:
-    upstream.decompress()
-    if not 200 <= upstream.status < 300:
+    if 200 <= upstream.status < 300:
+        return
+    try:
+        upstream.decompress()
         body = await upstream.read_bounded(_MAX_REFUSAL_BYTES, _REFUSAL_S)
-        raise refusal(upstream.status, upstream.headers, body, own_key=own_key)
+    except ProviderInvalidResponse:  # compressed in an unknown way: the status says enough
+        body = b""
+    raise refusal(upstream.status, upstream.headers, body, own_key=own_key)
 
 
 def _own_headers(url: httpx.URL) -> dict[str, str]:

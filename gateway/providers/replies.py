@@ -8,7 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from gateway.errors import ProviderInvalidResponse, ProviderStreamTruncated, ProviderTimeout, ProviderUnreachable
+from gateway.errors import (
+    ProviderInvalidResponse,
+    ProviderServerError,
+    ProviderStreamError,
+    ProviderStreamTruncated,
+    ProviderTimeout,
+    ProviderUnreachable,
+)
 from gateway.providers.answer import read_answer
 from gateway.providers.base import Reply
 from gateway.providers.conversion import to_completion, to_stream
@@ -19,7 +26,8 @@ from gateway.providers.upstream import Upstream
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _MAX_HELD_BYTES = 65_536
 _BLANK = b" \t\r\n\xef\xbb\xbf"
-_EVENT = re.compile(rb"[\s\xef\xbb\xbf]*(data|event|id|retry)?:")
+_EVENTS_BEGIN = (b":", b"d", b"e", b"i", b"r")  # a comment or a field; no JSON begins so
+_NEXT_LINE = re.compile(rb"\}[ \t\r]*+\n\s*+\{")  # where one line of JSON follows another; nowhere inside of JSON
 
 
 class PlainReply(Reply):
@@ -41,21 +49,23 @@ class PlainReply(Reply):
         if self._read:
             return b""
         self._read = True
-        body = bytearray()
-        while chunk := await self._upstream.read():
-            self._upstream.begin()
-            body += _within_bounds(body, chunk)
-            if chunk.strip(_BLANK):
-                break
-        if _EVENT.match(body):
-            return await self._put_together(bytes(body))
-        return self._checked(await _whole(self._upstream, body))
+        head = await _head(self._upstream)
+        if head.lstrip(_BLANK).startswith(_EVENTS_BEGIN):
+            return await self._put_together(head)
+        self._upstream.begin()
+        body = await _whole(self._upstream, bytearray(head))
+        return self._checked(body) if _NEXT_LINE.search(body) is None else await self._put_together(_as_events(body))
 
     async def _put_together(self, head: bytes) -> bytes:
-        stream = await open_stream(self._upstream, head)
         whole = bytearray()
-        while events := await stream.read():
-            whole += _within_bounds(whole, events)
+        try:
+            stream = await open_stream(self._upstream, head)
+            while events := await stream.read():
+                whole += _within_bounds(whole, events)
+        except ProviderStreamTruncated as error:  # nothing of it has reached the client: it is no broken stream
+            raise ProviderInvalidResponse("The provider's answer came as a stream that ended too early.") from error
+        except ProviderStreamError as error:
+            raise ProviderServerError("The provider broke off its answer with an error.") from error
         return self._checked(_converted(to_completion, bytes(whole)))
 
     def _checked(self, body: bytes) -> bytes:
@@ -124,30 +134,6 @@ class StreamReply(Reply):
         await self._upstream.aclose()
 
 
-class ReadyReply(Reply):
-    """A stream that is complete before its first read."""
-
-    streamed = True
-
-    def __init__(self, stream: bytes, usage: bytes | None, finish_reason: str | None) -> None:
-        self._stream = stream
-        self.usage = usage
-        self.finish_reason = finish_reason
-
-    @property
-    def ended(self) -> bool:
-        """Whether all has been given out."""
-        return not self._stream
-
-    async def read(self) -> bytes:
-        """All events, then b""."""
-        stream, self._stream = self._stream, b""
-        return stream
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
-
 class Completion:
     """A plain answer that has been checked: its bytes, its usage (raw JSON), the first choice's finish_reason."""
 
@@ -165,28 +151,26 @@ def read_completion(body: bytes) -> Completion:
         answer, body = read_answer(body)
     except ValueError as error:
         raise ProviderInvalidResponse("The provider's answer is not a JSON object.") from error
-    if answer.reported_error() is not None or (bytes(answer.object) == b'"error"' and not answer.choices):
-        raise reported_error(body, in_band=False)
+    told = answer.reported_error(body)
+    if told is not None:
+        raise reported_error(told, in_band=False)
     if not answer.choices:
         raise ProviderInvalidResponse("The provider's answer has no choices.")
-    first = answer.choices[0]
-    if first.finish_reason == "error" and len(bytes(first.error)):
-        raise reported_error(bytes(first.error), in_band=False)
-    return Completion(body, answer.reported_usage(), first.finish_reason)
+    return Completion(body, answer.reported_usage(), answer.choices[0].finish_reason)
 
 
 async def open_reply(upstream: Upstream, *, stream: bool) -> Reply:
     """The reply in the shape that was asked for; of a stream once its first data event is there."""
     if not stream:
         return PlainReply(upstream)
-    while (head := await upstream.read()) and not head.strip(_BLANK):
-        pass
-    if head.strip(_BLANK)[:1] not in (b"{", b"[", b"<"):
+    head = await _head(upstream)
+    if head.lstrip(_BLANK)[:1] not in (b"{", b"[", b"<"):
         return await open_stream(upstream, head)
     upstream.begin()
-    completion = read_completion(await _whole(upstream, bytearray(head)))
-    await upstream.aclose()
-    return ReadyReply(_converted(to_stream, completion.body), completion.usage, completion.finish_reason)
+    body = await _whole(upstream, bytearray(head))
+    if _NEXT_LINE.search(body) is not None:
+        return await open_stream(upstream, _as_events(body))
+    return await open_stream(upstream, _converted(to_stream, read_completion(body).body))
 
 
 async def open_stream(upstream: Upstream, head: bytes) -> StreamReply:
@@ -204,10 +188,24 @@ async def open_stream(upstream: Upstream, head: bytes) -> StreamReply:
     return StreamReply(upstream, rules, held)
 
 
+async def _head(upstream: Upstream) -> bytes:
+    """What comes up to the first byte that says something: blanks keep a connection alive, and are no answer yet."""
+    head = bytearray()
+    while chunk := await upstream.read():
+        head += _within_bounds(head, chunk)
+        if chunk.strip(_BLANK):
+            break
+    return bytes(head)
+
+
 async def _whole(upstream: Upstream, body: bytearray) -> bytes:
     while chunk := await upstream.read():
         body += _within_bounds(body, chunk)
     return bytes(body)
+
+
+def _as_events(lines: bytes) -> bytes:
+    return _NEXT_LINE.sub(b"}\n\n{", lines) + b"\n\n"
 
 
 def _within_bounds(body: bytearray, chunk: bytes) -> bytes:

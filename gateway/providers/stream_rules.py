@@ -6,13 +6,18 @@ A legal event passes with its bytes unchanged; what some client would stumble ov
 
 from __future__ import annotations
 
+import re
+
+import msgspec
+
 from gateway.errors import ProviderError, ProviderInvalidResponse, ProviderStreamError, ProviderStreamTruncated
-from gateway.providers.answer import ABSENT, Answer, read_answer, without_error
+from gateway.providers.answer import ABSENT, Answer, Choice, read_answer, without_error
 from gateway.providers.errors import reported_error
 from gateway.providers.event_stream import Event, EventReader
 
 DONE = b"data: [DONE]\n\n"
 _KEEP_ALIVE = b": keep-alive"
+_PLAIN_WORDS = re.compile(rb":[A-Za-z]{0,20}(?: [A-Za-z]{1,20}){0,8}")  # in anything else a key or an address may stand
 
 
 class StreamRules:
@@ -60,8 +65,7 @@ class StreamRules:
 
     def finish(self) -> bytes:
         """The upstream has ended: the legal bytes still owed, or a failure."""
-        rest = self._reader.finish()
-        legal = self._passed(rest) if rest is not None and not self.over and _is_whole(rest) else b""
+        legal = b"" if self.over else self._rest()
         if self.over:
             return legal
         if self.complete:
@@ -69,6 +73,16 @@ class StreamRules:
             return legal + DONE
         self._fail_truncated()
         return legal
+
+    def _rest(self) -> bytes:
+        """What is legal of the event that lost its blank line."""
+        try:
+            rest = self._reader.finish()
+        except ProviderInvalidResponse as error:
+            self.failure = error
+            return b""
+        whole = None if rest is None else _what_is_whole(rest)
+        return b"" if whole is None else self._passed(whole)
 
     def _passed(self, event: Event) -> bytes:
         data = event.data
@@ -80,17 +94,17 @@ class StreamRules:
             answer, mended = read_answer(data)
         except ValueError:
             return self._without_answer(event)
-        if answer.error is not ABSENT:
-            return self._with_error(event, answer, mended)
-        if answer.choices is None:
-            return self._without_choices(event, answer, mended)
-        self._note(answer)
+        choices = answer.choices
+        if choices is None or event.name == b"error" or answer.error is not ABSENT or _may_be_broken(choices):
+            return self._without_choices_or_with_error(event, answer, mended)
+        self._note(answer, choices)
         return event.raw if event.clean and not event.comments and mended is data else _written(event, mended)
 
-    def _note(self, answer: Answer) -> None:
+    def _note(self, answer: Answer, choices: list[Choice]) -> None:
         self.started = True
-        self.usage = answer.reported_usage() or self.usage
-        for choice in answer.choices or ():
+        if answer.usage is not ABSENT:
+            self.usage = answer.reported_usage() or self.usage
+        for choice in choices:
             if choice.finish_reason:
                 self._finished.add(choice.index)
                 self._unfinished.discard(choice.index)
@@ -109,30 +123,39 @@ class StreamRules:
         self.done = True
         return event.raw if event.clean and event.data == b"[DONE]" and not event.comments else _written(event, b"[DONE]")
 
-    def _with_error(self, event: Event, answer: Answer, data: bytes) -> bytes:
-        error = answer.reported_error()
-        if error is None:
-            if answer.choices is None:
-                return self._without_choices(event, answer, data)
-            self._note(answer)
-            return _written(event, without_error(data))
-        self.failure = reported_error(data, in_band=self.started)
-        return b""
-
-    def _without_choices(self, event: Event, answer: Answer, data: bytes) -> bytes:
+    def _without_choices_or_with_error(self, event: Event, answer: Answer, data: bytes) -> bytes:
+        """An error, an event that only has a place for one, or one that says nothing to a client."""
+        error = answer.reported_error(data) or (data if event.name == b"error" else None)
+        if error is None and answer.choices is not None:
+            self._note(answer, answer.choices)
+            return _written(event, data if answer.error is ABSENT else without_error(data))
         self.usage = answer.reported_usage() or self.usage
-        if bytes(answer.object) == b'"error"':
-            self.failure = reported_error(data, in_band=self.started)
-            return b""
-        return self._comments(event)
+        if error is None:
+            return self._comments(event)
+        self.failure = reported_error(error, in_band=self.started)
+        return b""
 
     def _without_answer(self, event: Event) -> bytes:
         """Data that is no JSON object: nothing at all and plain values are harmless, the rest is damage."""
-        if event.data is None or not event.data.strip() or not event.data.lstrip().startswith(b"{"):
+        data = event.data or b""
+        if event.name == b"error" and data.strip():
+            self.failure = reported_error(data, in_band=self.started)
+            return b""
+        if b"\n" in data:
+            return self._one_by_one(event, data.split(b"\n"))
+        if not data.lstrip().startswith(b"{"):
             return self._comments(event)
         kind = ProviderStreamError if self.started else ProviderInvalidResponse
         self.failure = kind("The provider sent an event that is not JSON.")
         return b""
+
+    def _one_by_one(self, event: Event, lines: list[bytes]) -> bytes:
+        """Lines that are no whole together: some servers leave out the blank ones between their events."""
+        legal = bytearray(self._comments(event))
+        for line in lines:
+            if not self.over:
+                legal += self._passed(Event(b"", line, clean=False))
+        return bytes(legal)
 
     def _fail_truncated(self) -> None:
         if self.started:
@@ -141,12 +164,28 @@ class StreamRules:
             self.failure = ProviderInvalidResponse("The provider's stream ended before its first chunk.")
 
 
-def _is_whole(event: Event) -> bool:
-    """Whether an event that lost its blank line still holds all of its data."""
-    if event.data is None or event.data.startswith(b"[DONE]"):
-        return event.data is not None
+def _may_be_broken(choices: list[Choice]) -> bool:
+    for choice in choices:  # noqa: SIM110 - `any` over a generator costs each chunk more than all the rest of this
+        if choice.error is not ABSENT:
+            return True
+    return False
+
+
+def _what_is_whole(event: Event) -> Event | None:
+    """What an event that lost its blank line still holds: the last line of its data may be cut."""
+    if event.data is None:
+        return None
+    before, several, last = event.data.rpartition(b"\n")
+    if event.name == b"error" or _is_whole(event.data) or _is_whole(last):
+        return event
+    return msgspec.structs.replace(event, data=before) if several else None
+
+
+def _is_whole(data: bytes) -> bool:
+    if data.startswith(b"[DONE]"):
+        return True
     try:
-        read_answer(event.data)
+        read_answer(data)
     except ValueError:
         return False
     return True
@@ -162,6 +201,5 @@ def _written(event: Event, data: bytes | None) -> bytes:
 
 
 def _harmless(comment: bytes) -> bytes:
-    """Some clients take `ping` for the end of what has come, or read data out of a comment."""
-    lowered = comment.lower()
-    return _KEEP_ALIVE if b"ping" in lowered or b"data:" in lowered else comment
+    """Some clients take `ping` for the end of what has come, read data out of a comment, or break it at odd characters."""
+    return comment if _PLAIN_WORDS.fullmatch(comment) and b"ping" not in comment.lower() else _KEEP_ALIVE

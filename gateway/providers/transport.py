@@ -21,6 +21,7 @@ import aiohttp
 import httpx
 import yarl
 from aiohttp.connector import Connection
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.tracing import Trace
 
 _KEEPALIVE_S = 4.0  # uvicorn and others close idle connections after 5 s
@@ -42,13 +43,16 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         self._session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Returns once the head is there; the body streams."""
-        body = request.read() if isinstance(request.stream, httpx.SyncByteStream) else await request.aread()
+        """Returns once the head is there; both bodies stream. One that does can be sent once only: it is not tried again."""
+        whole = isinstance(request.stream, httpx.SyncByteStream)
+        body = request.read() if whole else request.stream
+        if not whole:
+            request.headers.pop("transfer-encoding", None)  # aiohttp writes its own
         _reused.set(False)
         try:
             response = await self._send(request, body)
         except _ERRORS as error:
-            if not (_reused.get() and _closed_unanswered(error)):
+            if not (whole and _reused.get() and _closed_unanswered(error)):
                 raise _translated(error, request) from error
             try:
                 response = await self._send(request, body)
@@ -56,7 +60,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
                 raise _translated(second, request) from second
         return httpx.Response(response.status, headers=response.raw_headers, stream=_Body(response, request), request=request)
 
-    async def _send(self, request: httpx.Request, body: bytes) -> aiohttp.ClientResponse:
+    async def _send(self, request: httpx.Request, body: object) -> aiohttp.ClientResponse:
         timeout = request.extensions.get("timeout", {})
         return await self._opened_session().request(
             request.method,
@@ -108,6 +112,19 @@ class _Body(httpx.AsyncByteStream):
     def __init__(self, response: aiohttp.ClientResponse, request: httpx.Request) -> None:
         self._response = response
         self._request = request
+        self._protocol = None if response.connection is None else response.connection.protocol
+        closed = None if self._protocol is None else self._protocol.closed
+        self._closed = closed
+        if closed is not None:
+            closed.add_done_callback(self._tell_damage)
+
+    def _tell_damage(self, closed: asyncio.Future[None]) -> None:
+        """After a damaged chunk aiohttp closes the connection, and tells nobody who waits for the body."""
+        if not closed.cancelled():
+            closed.exception()
+        damage = None if self._protocol is None else self._protocol.exception()
+        if isinstance(damage, HttpProcessingError) and self._response.content.exception() is None:
+            self._response.content.set_exception(aiohttp.ClientPayloadError())
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -131,6 +148,8 @@ class _Body(httpx.AsyncByteStream):
         return chunk
 
     async def aclose(self) -> None:
+        if self._closed is not None:
+            self._closed.remove_done_callback(self._tell_damage)
         if self._response.content.at_eof():
             self._response.release()
         else:

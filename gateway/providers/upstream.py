@@ -33,9 +33,14 @@ class Upstream:
         self._closed = False
 
     @classmethod
-    async def open(cls, client: httpx.AsyncClient, request: httpx.Request, timeouts: Timeouts) -> Upstream:
-        """Sends the request; returns once the head is there. Raises ProviderTimeout, ProviderUnreachable, ProviderOverloaded."""
-        patience = Patience(timeouts)
+    async def open(
+        cls, client: httpx.AsyncClient, request: httpx.Request, timeouts: Timeouts, since: float | None = None
+    ) -> Upstream:
+        """Sends the request; returns once the head is there. `since`: when the call began, in the loop's time, if not now.
+
+        Raises ProviderTimeout, ProviderUnreachable, ProviderOverloaded.
+        """
+        patience = Patience(timeouts, since)
         try:
             with patience:
                 response = await client._transport_for_url(request.url).handle_async_request(request)

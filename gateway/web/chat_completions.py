@@ -28,7 +28,7 @@ class ChatCompletions:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
         if scope["method"] != "POST":
-            raise MethodNotAllowed("This path takes POST only.")
+            raise MethodNotAllowed("This path takes POST only.", metadata={"allowed": "POST"})
         try:
             await self._answer(scope, receive, send)
         except GenerationFailed as failed:

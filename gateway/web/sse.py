@@ -30,9 +30,9 @@ class EventStream:
 
     async def send(self, send: Send) -> None:
         """Sends the stream to its end. Raises CancelledError only when the client has left."""
-        await send({"type": "http.response.start", "status": 200, "headers": [*_STREAM, *self._headers]})
         last = b""
         try:
+            await send({"type": "http.response.start", "status": 200, "headers": [*_STREAM, *self._headers]})
             data = with_report(await self._generation.read(), self._report)
             while data:
                 await send({"type": "http.response.body", "body": data, "more_body": True})

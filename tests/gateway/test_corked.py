@@ -86,5 +86,5 @@ def test_everything_else_is_the_real_transport_s() -> None:
     with_corked(story)
 
 
-def test_the_protocol_is_the_server_s_own_over_a_corked_transport() -> None:
-    assert CorkedProtocol.__mro__[1].__name__ == "HttpToolsProtocol"
+def test_the_protocol_notices_hangups() -> None:
+    assert CorkedProtocol.__mro__[1].__name__ == "HangupProtocol"

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
+
+import pytest
 
 from tests.scenarios.loopback import replies
 from tests.scenarios.loopback.raw_client import CHAT_PATH, RawClient
 from tests.scenarios.loopback.running_gateway import RunningGateway
 from tests.scenarios.loopback.upstream import Ending, Upstream
 
+DATA_SEGMENTS_IN = struct.Struct("I").size * 38  # where the system's TCP_INFO tells it
 SHORT = [{"role": "user", "content": "Name three rivers."}]
 
 
@@ -76,3 +81,16 @@ def test_a_stream_in_many_small_pieces_arrives_whole(gateway: RunningGateway, up
     script = upstream.script(replies.STREAM_HEAD, pieces, replies.END)
     response = gateway.post({"model": script.model, "messages": SHORT, "stream": True})
     assert response.content == body
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+def test_the_head_of_an_answer_and_its_first_bytes_are_one_write(
+    gateway: RunningGateway, upstream: Upstream, stream: bool
+) -> None:
+    first = (replies.STREAM_HEAD, replies.piece("The Nile"), upstream.gate())
+    script = upstream.script(*first) if stream else upstream.script(replies.plain())
+    with RawClient(gateway.url) as client:
+        client.post({"model": script.model, "messages": SHORT, "stream": stream})
+        assert b"Nile" in client.read_until(b"Nile")
+        info = client._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    assert struct.unpack_from("I", info, DATA_SEGMENTS_IN) == (1,)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import sqlite3
 import threading
 import time
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.scenarios.loopback import replies
 from tests.scenarios.loopback.raw_client import RawClient
-from tests.scenarios.loopback.running_gateway import RunningGateway
+from tests.scenarios.loopback.running_gateway import DATABASE, RunningGateway, write_config
 from tests.scenarios.loopback.upstream import Call, Script, Step, Upstream
 from tests.scenarios.loopback.waiting import until
 
@@ -24,6 +30,17 @@ VANISHING = 50
 def request(script: Script, chat_id: str, **fields: Any) -> dict[str, Any]:
     """A request in a chat."""
     return {"model": script.model, "messages": SHORT, "contextShift": {"chatId": chat_id}, **fields}
+
+
+def counted(gateway: RunningGateway, name: str) -> float:
+    """A number that the gateway tells of itself."""
+    lines = gateway.http.get("/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"sluicegate_{name}"))
+
+
+def end_its_side(client: RawClient) -> None:
+    """The client says that it sends nothing more, and could still read."""
+    client._socket.shutdown(socket.SHUT_WR)
 
 
 def require_closed(call: Call) -> None:
@@ -73,6 +90,108 @@ def test_a_client_that_leaves_while_the_head_of_a_plain_answer_is_there(
     assert gateway.ended_audit(chat_id)["status"] == "cancelled"
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+def test_a_client_that_ends_its_side_of_the_connection_has_left(
+    gateway: RunningGateway, upstream: Upstream, chat_id: str, stream: bool
+) -> None:
+    script = upstream.script(upstream.gate())
+    with RawClient(gateway.url) as client:
+        client.post(request(script, chat_id, stream=stream))
+        call = script.arrival()
+        end_its_side(client)
+        require_closed(call)
+        assert client.read_until(b"HTTP") == b""
+    assert gateway.ended_audit(chat_id)["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+def test_a_client_that_has_sent_another_request_ahead_and_leaves(
+    gateway: RunningGateway, upstream: Upstream, chat_id: str, stream: bool
+) -> None:
+    script = upstream.script(upstream.gate())
+    client = RawClient(gateway.url)
+    client.post(request(script, chat_id, stream=stream))
+    call = script.arrival()
+    client.post(request(script, f"{chat_id}-ahead"))
+    client.leave()
+    require_closed(call)
+    assert gateway.ended_audit(chat_id)["status"] == "cancelled"
+    assert (len(script.calls), gateway.audit(f"{chat_id}-ahead")) == (1, None)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+def test_a_client_that_leaves_while_an_overflow_is_tried_again(
+    gateway: RunningGateway, upstream: Upstream, chat_id: str, stream: bool
+) -> None:
+    too_long = replies.refusal(400, "prompt is too long", code="context_length_exceeded")
+    script = upstream.script(too_long, then=(upstream.gate(),))
+    turns = [{"role": role, "content": f"Turn {n}: one more river."} for n in range(6) for role in ("user", "assistant")]
+    client = RawClient(gateway.url)
+    client.post(request(script, chat_id, stream=stream, messages=[*turns, *SHORT]))
+    call = script.arrival(2)
+    client.leave()
+    require_closed(call)
+    audit = gateway.ended_audit(chat_id)
+    assert (audit["status"], audit["errorCode"], len(script.calls)) == ("cancelled", "CLIENT_CANCELLED", 2)
+    assert len(audit["providerMessages"]) == len(call.json["messages"])
+
+
+def test_a_client_that_leaves_while_its_audit_waits_for_the_store(upstream: Upstream, chat_id: str, tmp_path: Path) -> None:
+    script = upstream.script(replies.plain())
+    write_config(tmp_path, upstream.url)
+    with RunningGateway(tmp_path) as gateway:
+        gateway.post(request(upstream.script(replies.plain()), f"{chat_id}-first"))  # which loads what counts
+        with closing(sqlite3.connect(tmp_path / DATABASE, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            client = RawClient(gateway.url)
+            client.post(request(script, chat_id))
+            until(lambda: counted(gateway, "inflight_requests") == 1, "the request is taken up")
+            time.sleep(0.2)  # it is counted in a fraction of that
+            client.leave()
+            until(lambda: counted(gateway, "inflight_requests") == 0, "its end", PROMISED_S)
+            other.execute("ROLLBACK")
+        assert gateway.ended_audit(chat_id)["errorCode"] == "CLIENT_CANCELLED"
+    assert script.calls == []
+    gateway.require_clean_log()
+
+
+class CountsForEver(Upstream):
+    """A llama.cpp server that tells what it is, and then hangs over every prompt that it is to count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Call] = []
+
+    def questions(self) -> list[Call]:
+        """Prompts that it is to count."""
+        return [call for call in self.asked if call.path == "/apply-template"]
+
+    def answers_to(self, call: Call) -> tuple[Step, ...]:
+        self.asked.append(call)
+        if call.path == "/apply-template":
+            return (self.gate(),)
+        if call.path == "/props":
+            return (replies.answer(b'{"chat_template": "{{ messages }}"}'),)
+        return (replies.answer(b'{"tokens": [1]}') if b"content" in call.body[:10] else replies.refusal(404),)
+
+
+def test_a_client_that_leaves_while_its_prompt_is_counted_elsewhere(chat_id: str, tmp_path: Path) -> None:
+    model = 'model = "far"\nprovider = "fake"\ncontext_limit = 200\ntokenizer = "remote"\n'
+    with CountsForEver() as counting:
+        write_config(tmp_path, counting.url, models={"far": model})
+        with RunningGateway(tmp_path) as gateway:
+            client = RawClient(gateway.url)
+            client.post({"model": "far", "messages": SHORT, "contextShift": {"chatId": chat_id}})
+            until(counting.questions, "the question for the count")
+            client.leave()
+            for call in counting.questions():
+                require_closed(call)
+            until(lambda: counted(gateway, "inflight_requests") == 0, "the end of the request", PROMISED_S)
+            assert gateway.audit(chat_id) is None
+    assert "/v1/chat/completions" not in [call.path for call in counting.asked]
+    gateway.require_clean_log()
+
+
 def test_the_official_async_client_cancels(gateway: RunningGateway, upstream: Upstream, chat_id: str) -> None:
     script = upstream.script(upstream.gate())
 
@@ -92,7 +211,14 @@ def test_the_official_async_client_cancels(gateway: RunningGateway, upstream: Up
     assert gateway.ended_audit(chat_id)["status"] == "cancelled"
 
 
-def test_a_client_that_does_not_read_and_then_leaves(gateway: RunningGateway, upstream: Upstream, chat_id: str) -> None:
+@pytest.mark.parametrize(
+    "leave",
+    [RawClient.leave, partial(RawClient.leave, rudely=True), end_its_side],
+    ids=["closing", "resetting", "ending its side"],
+)
+def test_a_client_that_does_not_read_and_then_leaves(
+    gateway: RunningGateway, upstream: Upstream, chat_id: str, leave: Callable[[RawClient], None]
+) -> None:
     flood: list[Step] = [replies.piece("x" * 60_000)] * 400
     script = upstream.script(replies.STREAM_HEAD, *flood, upstream.gate())
     client = RawClient(gateway.url, receive_buffer=4096)
@@ -100,9 +226,10 @@ def test_a_client_that_does_not_read_and_then_leaves(gateway: RunningGateway, up
     client.read_until(b"xxx")
     call = script.arrival()
     assert call.under_way
-    client.leave(rudely=True)
+    leave(client)
     require_closed(call)
     assert gateway.ended_audit(chat_id)["status"] == "cancelled"
+    client.leave()
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])

@@ -166,6 +166,28 @@ def test_an_error_in_the_middle_of_a_stream_shows_nothing_of_itself(
     require_nothing_of((MARK, KEY), gateway, response, chat_id)
 
 
+DAMAGED = {"odd size": secret("size").encode() + b"\r\n", "more than its size": b"2\r\n" + secret("more").encode() + b"\r\n"}
+
+
+@pytest.mark.parametrize("chunk", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_chunk_in_the_middle_of_a_stream_shows_nothing_of_itself(
+    gateway: RunningGateway, upstream: Upstream, chat_id: str, chunk: bytes
+) -> None:
+    gate = upstream.gate()
+    script = upstream.script(replies.STREAM_HEAD, replies.piece("The Nile"), gate, chunk, upstream.gate())
+    body = {"model": script.model, "messages": SHORT, "stream": True, "contextShift": {"chatId": chat_id}}
+    with gateway.http.stream("POST", "/v1/chat/completions", json=body) as response:
+        pieces = response.iter_bytes()
+        seen = next(pieces)
+        gate.open()
+        seen += b"".join(pieces)
+    *_, last, done, end = seen.decode().split("\n\n")
+    assert (response.status_code, done, end) == (200, "data: [DONE]", "")
+    assert checked_error(json.loads(last.removeprefix("data: ")))["code"] == "PROVIDER_STREAM_TRUNCATED"
+    whole = httpx.Response(200, headers=response.headers, content=seen, extensions=response.extensions)
+    require_nothing_of((MARK, KEY), gateway, whole, chat_id)
+
+
 def test_only_the_answer_itself_passes(gateway: RunningGateway, upstream: Upstream, chat_id: str) -> None:
     script = upstream.script(planted_answer(200, replies.completion("the content")))
     response = asked(gateway, script.model, chat_id, stream=False)

@@ -28,6 +28,7 @@ def test_nan_and_infinities_become_null_outside_of_texts():
     [
         ('{"index": null, "finish_reason": "stop"}', 0, "stop"),
         ('{"index": 1.0, "finish_reason": 3}', 1, None),
+        ('{"index": 1e999, "finish_reason": "stop"}', 0, "stop"),
         ("null", 0, None),
         ('{"index": 2, "delta": {"content": "\\ud83d"}, "finish_reason": "length"}', 2, "length"),
     ],
@@ -45,10 +46,52 @@ def test_what_is_no_object_is_refused(data):
         read_answer(data)
 
 
-def test_absent_null_and_empty_are_no_error_and_no_usage():
-    for text in (b"{}", b'{"usage": null, "error": null}', b'{"error": ""}', b'{"error": {}}', b'{"error": NaN, "usage": null}'):
-        answer, _ = read_answer(text)
-        assert (answer.reported_usage(), answer.reported_error()) == (None, None)
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{}",
+        b'{"usage": null, "error": null}',
+        b'{"error": ""}',
+        b'{"error": {}}',
+        b'{"error": [], "choices": [{"error": false, "finish_reason": "error"}]}',
+        b'{"error": 0}',
+        b'{"error": NaN, "usage": null}',
+        b'{"object": "error", "choices": [{"index": 0}]}',
+    ],
+)
+def test_absent_null_and_empty_are_no_error_and_no_usage(text):
+    answer, data = read_answer(text)
+    assert (answer.reported_usage(), answer.reported_error(data)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"error": {"code": 429}, "choices": [{"index": 0}]}',
+        b'{"error": "text"}',
+        b'{"error": NaN, "type": "error"}',
+        b'{"object": "error", "message": "m"}',
+        b'{"type": "error", "choices": []}',
+    ],
+)
+def test_an_error_is_told_with_all_that_stands_around_it(text):
+    answer, data = read_answer(text)
+    assert answer.reported_error(data) == data
+
+
+@pytest.mark.parametrize("odd", [b"", b', "x": NaN'])
+def test_a_choice_may_be_what_failed(odd):
+    answer, data = read_answer(b'{"choices": [{"index": 0}, {"index": 1, "error": {"code": 429}%s}]}' % odd)
+    assert answer.reported_error(data) == b'{"code": 429}'
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"choices": [{"index": 0, "t": "\xff\xc3"}]}', b'{"choices": [{"t": "\xed\xa0\x80\xff"}], "u": NaN}']
+)
+def test_what_is_no_utf8_is_replaced(text):
+    answer, mended = read_answer(text)
+    assert "\ufffd" in json.loads(mended)["choices"][0]["t"]
+    assert len(answer.choices or ()) == 1
 
 
 def test_an_error_key_goes_and_the_rest_keeps_its_spelling():

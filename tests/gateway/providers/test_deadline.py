@@ -41,6 +41,22 @@ def test_each_phase_names_its_own_time(timeouts, begun, words):
     assert 0.03 < seconds < 1
 
 
+@pytest.mark.parametrize(
+    ("timeouts", "words"),
+    [
+        (Timeouts(first_token_s=10.05), "first token within 10.05 s"),
+        (Timeouts(first_token_s=99, total_s=10.05), "finish its answer within 10.05 s"),
+    ],
+)
+def test_a_call_that_began_before_has_the_less_left(timeouts, words):
+    async def main():
+        return await outwait(Patience(timeouts, asyncio.get_running_loop().time() - 10))
+
+    seconds, message = asyncio.run(main())
+    assert words in message
+    assert seconds < 1
+
+
 def test_hearing_something_moves_the_moment():
     async def main():
         patience = Patience(Timeouts(idle_s=0.12))

@@ -42,13 +42,28 @@ def test_many_events_in_one_chunk_and_the_rest_is_held():
         (b"data\n\n", b"", False),
         (b": hi\ndata: x\n\n", b"x", True),
         (b": hi\n\n", None, True),
-        (b'error: {"a": 1}\n\n', b'{"error": {"a": 1}}', False),
+        (b'error: {"a": 1}\n\n', b'{"a": 1}', False),
         (b'{"error": "bare"}\n\n', b'{"error": "bare"}', False),
     ],
 )
 def test_every_form_of_an_event(raw, data, clean):
     (event,) = read(raw)
     assert (event.raw, event.data, event.clean) == (raw, data, clean)
+
+
+@pytest.mark.parametrize(
+    ("raw", "name"),
+    [
+        (b"data: x\n\n", b""),
+        (b"event: error\ndata: x\n\n", b"error"),
+        (b"data: x\r\nevent:error\r\n\r\n", b"error"),
+        (b"error: x\n\n", b"error"),
+        (b"event: error\nevent: message\ndata: x\n\n", b"message"),
+    ],
+)
+def test_an_event_has_the_name_that_was_given_last(raw, name):
+    (event,) = read(raw)
+    assert (event.name, event.data) == (name, b"x")
 
 
 def test_comments_are_told():
@@ -86,6 +101,18 @@ def test_an_event_without_end_is_refused(monkeypatch):
         read(*[b"x"] * 2000)
     with pytest.raises(ProviderInvalidResponse):
         EventReader().feed(b"data: " + b"x" * 2000)
+
+
+@pytest.mark.parametrize("line", [b":\n", b"data:\r"])
+def test_an_event_of_too_many_lines_is_refused_also_at_the_end(monkeypatch, line):
+    monkeypatch.setattr(event_stream, "MAX_EVENT_LINES", 1000)
+    assert len(read(line * 900 + b"\n\n")) == 1
+    with pytest.raises(ProviderInvalidResponse, match="1000 lines"):
+        read(line * 1100 + b"\n\n")
+    reader = EventReader()
+    reader.feed(line * 1100)
+    with pytest.raises(ProviderInvalidResponse, match="1000 lines"):
+        reader.finish()
 
 
 def test_the_time_is_linear_whatever_the_cuts():

@@ -224,6 +224,17 @@ def test_a_failed_connection_is_an_error_of_ours(error, code):
     assert "secret" not in ours.message
 
 
+def test_a_refusal_that_cannot_be_decompressed_is_told_by_its_status():
+    refused = httpx.Response(429, headers={"content-encoding": "br"}, stream=httpx.ByteStream(b"\x8b\x02"))
+
+    async def test(provider):
+        with pytest.raises(ProviderError) as caught:
+            await streamed(provider)
+        return caught.value.code
+
+    assert run(test, refused)[0] == "PROVIDER_RATE_LIMIT"
+
+
 @pytest.mark.parametrize(
     ("base", "url"),
     [
@@ -310,3 +321,35 @@ def test_the_context_limit_is_what_the_server_itself_says(models, props, limit):
 def test_a_config_shows_no_secret():
     config = ProviderConfig("p", "http://me:secret@x", api_key="secret", headers={"k": "secret"}, timeouts=Timeouts(idle_s=1))
     assert "secret" not in repr(config)
+
+
+def account(authorization=None, **config):
+    provider = OpenAICompatibleProvider(ProviderConfig(**{"name": "p", "base_url": BASE} | config))
+    asyncio.run(provider.aclose())
+    return provider.account(authorization)
+
+
+def test_an_account_is_the_same_for_the_same_server_and_key():
+    assert account(api_key="sk-1") == account(api_key="sk-1", name="q", headers={"x-title": "t"}, base_url=BASE)
+    assert len(account(api_key="sk-1")) == 16
+    assert int(account(api_key="sk-1"), 16) >= 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"api_key": "sk-2"},
+        {"base_url": "http://other.test/v1"},
+        {"headers": {"api-key": "k"}},
+        {"query": {"key": "k"}},
+        {"base_url": "http://u:p@model.test/v1", "api_key": None},
+    ],
+)
+def test_an_account_differs_with_the_server_and_with_the_key(other):
+    assert account(api_key="sk-1") != account(**{"api_key": "sk-1"} | other)
+
+
+def test_only_with_passthrough_an_account_is_the_clients():
+    assert account("Bearer a", api_key="sk-1") == account("Bearer b", api_key="sk-1")
+    assert account("Bearer a", api_key="passthrough") != account("Bearer b", api_key="passthrough")
+    assert account("Bearer a", api_key="passthrough") != account(api_key="passthrough")

@@ -182,6 +182,24 @@ def test_what_came_before_a_break_is_given_out_before_the_error(serving):
     assert run(serving, script, test) == b"onetwo"
 
 
+def test_a_damaged_chunk_breaks_the_answer_after_what_came_before_it(serving):
+    async def script(call):
+        await call.answer(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", pause_s=0.05)
+        await call.answer(b"zz\r\nabc\r\n")
+        await call.left()
+
+    async def test(server, transport):
+        response = await transport.handle_async_request(request(server.url))
+        chunks = aiter(response.stream)
+        first = await anext(chunks)
+        with pytest.raises(httpx.RemoteProtocolError):
+            await asyncio.wait_for(anext(chunks), 5)
+        await response.aclose()
+        return first
+
+    assert run(serving, script, test) == b"hello"
+
+
 def test_long_header_lines_pass(serving):
     async def script(call):
         await call.plain(b"ok", headers=b"x-long: " + b"a" * 20_000 + b"\r\n")

@@ -33,3 +33,16 @@ def test_closing_twice_closes_once():
         return body
 
     assert asyncio.run(main()) == b"abc"
+
+
+@pytest.mark.parametrize("encoding", ["identity", "", " Identity "])
+def test_no_compression_may_have_a_name(encoding):
+    async def main():
+        response = httpx.Response(200, headers={"content-encoding": encoding}, stream=httpx.ByteStream(b"abc"))
+        upstream = Upstream(response, Patience(Timeouts()), 1.0)
+        upstream.decompress()
+        body = await upstream.read()
+        await upstream.aclose()
+        return body
+
+    assert asyncio.run(main()) == b"abc"

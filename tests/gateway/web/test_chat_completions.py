@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -275,6 +276,33 @@ def test_the_end_of_the_grace_during_a_stream_ends_it_in_order() -> None:
     assert (told.status, told.code) == (200, "SHUTTING_DOWN")
     assert told.body.startswith(CHUNK)
     assert told.body.endswith(b"data: [DONE]\n\n")
+
+
+def test_the_end_of_the_grace_at_the_head_of_a_stream_ends_it_in_order() -> None:
+    told = tell(FakeProvider(CHUNK, DONE), stream=True, after_send=1, then=cut_off)
+    assert (told.status, told.code) == (200, "SHUTTING_DOWN")
+    assert json.loads(told.body.removeprefix(b"data: ").partition(b"\n\n")[0])["error"]["code"] == "SHUTTING_DOWN"
+    assert told.body.endswith(b"data: [DONE]\n\n")
+
+
+def test_a_client_that_leaves_while_its_request_is_prepared_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaves, counted = asyncio.Event(), threading.Event()
+
+    async def on_a_thread(*arguments: object) -> None:
+        leaves.set()
+        await asyncio.to_thread(counted.wait, 10)
+
+    async def story() -> None:
+        provider = FakeProvider()
+        rooms, connection = open_rooms(provider), Connection([body_message(chat(contextShift=CHAT))], leaves=leaves)
+        await rooms.store.open()
+        monkeypatch.setattr(rooms.engine.preparer, "prepare", on_a_thread)
+        await application_of(rooms)(post_scope(PATH, host="localhost"), connection.receive, connection.send)
+        assert not counted.is_set()
+        counted.set()
+        assert (connection.sent, provider.sent, await rooms.store.latest("", "c")) == ([], [], None)
+
+    run(story())
 
 
 def test_a_client_that_leaves_while_the_audit_is_opened_ends_it() -> None:
