@@ -1,22 +1,28 @@
-"""Runs the gateway under uvicorn: says when it is ready, and drains when it is told to stop."""
+"""Runs the gateway under uvicorn: says when it is ready, and drains when it is told to stop, in one process or in several."""
 
 from __future__ import annotations
 
 import gc
 import http.client
+import os
+import signal
 import socket
 import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
+from uvicorn.lifespan.on import LifespanOn
+from uvicorn.server import HANDLED_SIGNALS
 from uvicorn.supervisors import Multiprocess
 
-from gateway.corked import CorkedProtocol
+from gateway import process_log
+from gateway.bounded import BoundedProtocol
 from gateway.settings import ServerSettings
 
 Ready = Callable[[str], None]
@@ -41,10 +47,53 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stops taking new work at once; what is under way has its grace."""
-        drain = self.lifespan.state.get("drain")
-        if drain is not None:
-            drain()
+        _drain(self.lifespan.state)
         super().handle_exit(sig, frame)
+
+
+class WorkerConfig(uvicorn.Config):
+    """What worker processes are made of. Their servers are uvicorn's own, so it is the lifespan that listens for the signal."""
+
+    def load(self) -> None:
+        """Reads everything."""
+        super().load()
+        self.lifespan_class = WorkerLifespan
+
+
+class WorkerLifespan(LifespanOn):
+    """The life of an application in a worker process, which is told of its end as soon as the server is."""
+
+    async def startup(self) -> None:
+        """Starts; from then on a signal drains first, then does what the server has set up for it."""
+        await super().startup()
+        for number in HANDLED_SIGNALS:
+            signal.signal(number, partial(self._told, signal.getsignal(number)))
+
+    def _told(self, before: Any, number: int, frame: FrameType | None) -> None:
+        _drain(self.state)
+        before(number, frame)
+
+
+class Workers(Multiprocess):
+    """The parent of the worker processes."""
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        signal.signal(signal.SIGTERM, self._pass_on)
+
+    def terminate_all(self) -> None:
+        """Ends the workers. The parent listens no more, either: who comes now would wait for an answer that nobody gives."""
+        super().terminate_all()
+        for bound in self.sockets:
+            bound.close()
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        """The workers hear of it now; the parent looks at its signals twice a second."""
+        self.signal_queue.append(number)
+        for worker in self.processes:
+            if worker.pid is not None and worker.exitcode is None:
+                with suppress(ProcessLookupError):
+                    os.kill(worker.pid, number)
 
 
 def url_of(host: str, port: int) -> str:
@@ -69,23 +118,30 @@ def serve_many(factory: str, server: ServerSettings, workers: int, bound: socket
 
     `factory` names the function that makes the application.
     """
-    config = _config(factory, server, factory=True, workers=workers)
+    config = _config(factory, server, WorkerConfig, factory=True, workers=workers)
     port = bound.getsockname()[1]
     threading.Thread(target=_tell_when_it_answers, args=(config.host, port, ready), daemon=True).start()
-    running = Multiprocess(config, sockets=[bound])
+    running = Workers(config, sockets=[bound])
     running.run()
     return all(process.exitcode != STARTUP_FAILURE for process in running.processes)
 
 
-def _config(app: Any, server: ServerSettings, **more: Any) -> uvicorn.Config:
-    return uvicorn.Config(
+def _drain(state: dict[str, Any]) -> None:
+    drain = state.get("drain")
+    if drain is not None:
+        drain()
+
+
+def _config(app: Any, server: ServerSettings, kind: type[uvicorn.Config] = uvicorn.Config, **more: Any) -> uvicorn.Config:
+    return kind(
         app,
         host=server.host.strip("[]"),
         port=server.port,
         loop="uvloop",
-        http=CorkedProtocol,
+        http=BoundedProtocol,
         ws="none",
         access_log=False,
+        log_config=process_log.CONFIGURATION,
         log_level="warning",
         server_header=False,
         proxy_headers=False,

@@ -22,7 +22,7 @@ ROOT = FOLDER.parent
 COMPILE = ["pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"]
 COMPILE += ["--no-emit-index-url", "--no-header"]
 KEEP_TO_DEVELOPERS = ["--constraint", "requirements/developers.txt"]
-USER_EXTRAS = ("litellm", "transformers", "gguf", "recall", "local-model")  # the others are large and for few
+USER_EXTRAS = ("litellm", "transformers", "gguf", "recall", "postgresql", "local-model")  # the others are large and for few
 LOCKS = {  # in this order: the others take their versions from the first
     "developers": ["pyproject.toml", "--all-extras", "--group", "dev", "--group", "setup"],
     "users": ["pyproject.toml", *(f"--extra={name}" for name in USER_EXTRAS), *KEEP_TO_DEVELOPERS],

@@ -17,7 +17,8 @@ _NAMES = (
     *("generation-id", "chat-id", "strategy", "limit", "reply-reserve", "prompt-tokens"),
     *("excluded", "excluded-tokens", "truncated", "tokenizer", "approximate"),
 )
-EXPOSED_HEADERS = ("x-request-id", "x-should-retry", "retry-after", *(f"x-context-{name}" for name in _NAMES))
+CONTEXT_HEADERS = tuple(f"x-context-{name}" for name in _NAMES)
+EXPOSED_HEADERS = ("x-request-id", "x-should-retry", "retry-after", *CONTEXT_HEADERS)
 MOST_IN_SUMMARY = 20  # blocks that the report "summary" lists; the headers have the totals
 _FIRST_DATA = re.compile(rb"^data:", re.MULTILINE)
 

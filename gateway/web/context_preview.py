@@ -6,7 +6,7 @@ Can reach neither stores nor providers nor recorder nor generation; over budget 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from starlette.requests import Request
@@ -22,6 +22,9 @@ from gateway.web.json_response import json_response
 from gateway.web.request_body import read_body, require_json
 from gateway.web.wire import ChatReader
 from gateway.web.wire_prompt import preview_object
+
+MOST_STRATEGIES = 32  # of one comparison; each is a preparation
+_Names = Annotated[list[Annotated[str, msgspec.Meta(min_length=1)]], msgspec.Meta(min_length=1, max_length=MOST_STRATEGIES)]
 
 
 class PreviewEngine(Protocol):
@@ -73,9 +76,10 @@ class ContextPreview:
 
 def _strategies(raw: bytes) -> list[str]:
     try:
-        return msgspec.json.decode(raw, type=list[str])
+        return msgspec.json.decode(raw, type=_Names)
     except msgspec.DecodeError as error:
-        raise InvalidRequest("`strategies` must be a list of names.", param="strategies") from error
+        message = f"`strategies` must be a list of 1 to {MOST_STRATEGIES} names."
+        raise InvalidRequest(message, param="strategies") from error
 
 
 def _with_strategy(chat: ChatRequest, name: str) -> ChatRequest:

@@ -31,6 +31,8 @@ def error_object(
 def error_headers(error: GatewayError) -> Headers:
     """What tells clients whether and when to try again."""
     out: list[tuple[bytes, bytes]] = [] if error.retryable else [(b"x-should-retry", b"false")]
+    if "allowed" in error.metadata:
+        out.append((b"allow", str(error.metadata["allowed"]).encode()))
     if error.status in (429, 503):
         seconds = math.ceil(min(MAX_RETRY_AFTER_S, max(1, error.retry_after or 1)))
         out.append((b"retry-after", str(seconds).encode()))

@@ -102,7 +102,8 @@ class Guards:
         if scope["path"] in _OPEN_PATHS:
             return _NOBODY  # a probe knows the machine by its address and has no key
         headers = dict(scope["headers"])
-        name = headers.get(b"host", b"").decode("latin-1").strip().lower()
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        name = hosts[0].decode("latin-1").strip().lower() if len(hosts) == 1 else ""  # of two, each reader may mean another
         if name[-1:].isdigit() or name[-1:] == ":":
             name = name.rpartition(":")[0] or name
         if name != self._bound_host and name not in _lowered(self._rooms.engine.settings.server.allowed_hosts):
@@ -119,12 +120,12 @@ class Guards:
 
     def _client(self, headers: dict[bytes, bytes]) -> Client:
         authorization = headers.get(b"authorization", b"").decode("latin-1") or None
-        scheme, _, rest = (authorization or "").partition(" ")
-        token = rest.strip() if scheme.lower() == "bearer" else ""
+        words = (authorization or "").split()
+        token = words[1] if len(words) == 2 and words[0].lower() == "bearer" else ""
         own = (headers.get(b"x-sluicegate-key") or headers.get(b"api-key") or b"").decode("latin-1")
         tenants = self._rooms.engine.tenants
         tenant = tenants.tenant_of(own or token or None)
-        return Client(tenant, None if tenants.knows(rest.strip() or scheme) else authorization)
+        return Client(tenant, None if any(map(tenants.knows, words)) else authorization)
 
 
 def _route(scope: Scope) -> str:
@@ -148,7 +149,8 @@ def _as_gateway_error(error: Exception, scope: Scope) -> GatewayError:
         return error
     if isinstance(error, HTTPException):
         if error.status_code == 405:
-            return MethodNotAllowed("This path does not take that method.")
+            allowed = sorted((error.headers or {}).get("Allow", "").split(", "))
+            return MethodNotAllowed("This path does not take that method.", metadata={"allowed": ", ".join(allowed)})
         return NotFound("There is no such path.")
     return as_internal(error, scope)
 

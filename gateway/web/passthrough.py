@@ -32,7 +32,7 @@ class Passthrough:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
         if scope["method"] not in _METHODS:
-            raise MethodNotAllowed("This path takes GET, HEAD, POST, PUT, PATCH and DELETE.")
+            raise MethodNotAllowed("This path does not take that method.", metadata={"allowed": ", ".join(sorted(_METHODS))})
         if self._rooms.draining:
             raise ShuttingDown("The gateway is shutting down and takes no new work. Try again.")
         asked = await read_request(self._rooms.engine, scope, receive)

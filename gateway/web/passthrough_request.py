@@ -80,7 +80,7 @@ def path_below_v1(path: str) -> str:
     if meant == ["chat", "completions"]:
         raise NotFound("There is no such path. Chat completions are at /v1/chat/completions, spelled like that.")
     if meant[:1] == ["models"]:
-        raise MethodNotAllowed("The models of this gateway can only be read: GET /v1/models.")
+        raise MethodNotAllowed("The models of this gateway can only be read.", metadata={"allowed": "GET, HEAD"})
     return path.removeprefix("/v1")
 
 

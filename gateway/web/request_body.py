@@ -60,8 +60,8 @@ def _decompressed(body: bytes, encoding: str, max_bytes: int) -> bytes:
         raise InvalidRequest("The body is not what its Content-Encoding says.") from error
     if len(out) > max_bytes:
         raise _too_large(max_bytes)
-    if not inflater.eof:
-        raise InvalidRequest("The compressed body ends too early.")
+    if not inflater.eof or inflater.unused_data:
+        raise InvalidRequest("The compressed body ends too early, or something follows its end.")
     return out
 
 

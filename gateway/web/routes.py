@@ -12,6 +12,7 @@ from gateway.web.context_preview import ContextPreview
 from gateway.web.health import Health
 from gateway.web.metrics import show_metrics
 from gateway.web.models import Models
+from gateway.web.openapi import show_description
 from gateway.web.passthrough import Passthrough
 from gateway.web.rooms import Rooms
 
@@ -29,10 +30,10 @@ def routes(rooms: Rooms) -> list[Route]:
         Route("/v1/{below:path}", Passthrough(rooms)),
         Route("/api/v2/context-preview", preview.show, methods=["POST"]),
         Route("/api/v2/chats", chats.list, methods=["GET"]),
-        Route("/api/v2/chats/{id}", chats.show, methods=["GET"]),
-        Route("/api/v2/chats/{id}", chats.delete, methods=["DELETE"]),
+        Route("/api/v2/chats/{id}", chats.one, methods=["GET", "DELETE"]),
         Route("/api/v2/chats/{id}/context-audit/blocks", audit.blocks, methods=["GET"]),
         Route("/api/v2/chats/{id}/context-audit", audit.show, methods=["GET"]),
+        Route("/openapi.json", show_description, methods=["GET"]),
         Route("/healthz", health.alive, methods=["GET"]),
         Route("/readyz", health.ready, methods=["GET"]),
         Route("/metrics", show_metrics, methods=["GET"]),

@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.audit import AuditBody, decode_body, decode_summary
 from gateway.stores.base import AuditStatus, StoredAudit
-from gateway.web.wire_prompt import described, prompt_object
+from gateway.web.wire_prompt import block_object, described, prompt_object
 
 VIEWS = ("full", "index", "summary")
 
@@ -30,6 +30,13 @@ def audit_object(stored: StoredAudit, view: str) -> dict[str, Any]:
         "usage": None if outcome is None or outcome.usage is None else msgspec.Raw(outcome.usage),
         "finishReason": None if outcome is None else outcome.finish_reason,
     }
+
+
+def blocks_object(stored: StoredAudit, first: int, limit: int) -> dict[str, Any]:
+    """So many of an audit's blocks from the given one on, with their texts, and their number in all."""
+    body = decode_body(stored.body) if stored.body else AuditBody([], [])
+    window = body.blocks[first : first + limit]
+    return {"blocks": [block_object(body, block, texts=True) for block in window], "total": len(body.blocks)}
 
 
 def iso_time(seconds: float) -> str:

@@ -18,7 +18,7 @@ from gateway.web.wire_marks import marks_of, object_value, pick, text_value
 
 OWN_BODY_KEYS = frozenset({"contextShift", "context_shift", "contextStrategy", "context_strategy"})
 _BODY_KEYS = (*sorted(OWN_BODY_KEYS), "metadata", "prompt_cache_key")
-_HEADERS = tuple(
+OWN_HEADERS = tuple(
     f"x-context-{name}"
     for name in (
         "chat-id",
@@ -38,13 +38,13 @@ REPORTS = ("off", "summary", "full")
 PURPOSES = ("reply", "auxiliary")
 MAX_CHAT_ID = 256
 _MOST_TOKENS = 10**18  # larger than any context
-_KNOWN = {
+KNOWN = {
     "chatId", "contextStrategy", "replyReserve", "contextLimit", "report", "purpose", "marks",
     "character", "persona", "lorebooks", "memory", "variables",
 }  # fmt: skip
-_KNOWN |= {re.sub(r"([A-Z])", lambda found: "_" + found[1].lower(), key) for key in _KNOWN}
-_UNBUILT = ("character", "persona", "lorebooks", "variables")
-_SELECTORS = ("index", "id", "range", "name")
+KNOWN |= {re.sub(r"([A-Z])", lambda found: "_" + found[1].lower(), key) for key in KNOWN}
+UNBUILT = ("character", "persona", "lorebooks", "variables")
+SELECTORS = ("index", "id", "range", "name")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _HEADER_RANGE = re.compile(r"(-?\d{1,9})(?:\.\.(-?\d{1,9}))?")
 
@@ -56,7 +56,7 @@ def read_options(
 ) -> tuple[ContextOptions, tuple[Diagnostic, ...]]:
     """The options of a request. `headers` have lower-case names. Raises InvalidRequest with the JSON path or header name."""
     said = tuple([fields.get(key) for key in _BODY_KEYS])
-    told = tuple([headers.get(name) for name in _HEADERS])
+    told = tuple([headers.get(name) for name in OWN_HEADERS])
     named = tuple([(name, value) for name in chat_id_headers if (value := headers.get(name.lower()))])
     small = sum([len(raw) for raw in said if raw]) <= _SMALL
     return _remembered(said, told, named) if small else _options(said, told, named)
@@ -66,7 +66,7 @@ def _options(
     said: tuple[bytes | None, ...], told: tuple[str | None, ...], named: tuple[tuple[str, str], ...]
 ) -> tuple[ContextOptions, tuple[Diagnostic, ...]]:
     fields = {key: raw for key, raw in zip(_BODY_KEYS, said, strict=True) if raw is not None}
-    headers = {name: value for name, value in zip(_HEADERS, told, strict=True) if value is not None}
+    headers = {name: value for name, value in zip(OWN_HEADERS, told, strict=True) if value is not None}
     shift = _shift_object(fields)
     metadata = _parsed(fields, "metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
@@ -109,13 +109,13 @@ def _unknown(shift: Mapping[str, Any]) -> tuple[Diagnostic, ...]:
     return tuple(
         Diagnostic("request", "warning", "unknown-option", f"contextShift.{key[:60]!r} is not known and was ignored")
         for key in shift
-        if key not in _KNOWN
+        if key not in KNOWN
     )
 
 
 def _refuse_unbuilt(shift: Mapping[str, Any], headers: Headers) -> None:
     """What this version can't do is said, not ignored."""
-    for name in _UNBUILT:
+    for name in UNBUILT:
         if shift.get(name) is not None:
             raise InvalidRequest(f"contextShift.{name} is not supported by this version.", param=f"contextShift.{name}")
     for name in ("character", "persona", "lorebooks"):
@@ -219,9 +219,9 @@ def _rules(found: Any) -> list[MarkRule]:
 
 def _rule(item: Any, param: str) -> MarkRule:
     item = object_value(item, param)
-    given = [name for name in _SELECTORS if item.get(name) is not None]
+    given = [name for name in SELECTORS if item.get(name) is not None]
     if len(given) != 1:
-        raise InvalidRequest(f"{param} needs exactly one of {', '.join(_SELECTORS)}.", param=param)
+        raise InvalidRequest(f"{param} needs exactly one of {', '.join(SELECTORS)}.", param=param)
     selector, path = item[given[0]], f"{param}.{given[0]}"
     marks = marks_of(item, param)
     if given[0] == "index":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import threading
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from uvicorn.supervisors import multiprocess
 
 from gateway import server
 from gateway.settings import ServerSettings
@@ -127,7 +129,7 @@ def join_all_but(threads: set[threading.Thread]) -> None:
 
 
 def test_several_processes_share_a_socket_and_tell_once_one_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "Multiprocess", Workers)
+    monkeypatch.setattr(server, "Workers", Workers)
     monkeypatch.setattr(server, "_ASK_EVERY_S", 0.001)
     monkeypatch.setattr(Workers, "made", [])
     told, ready = [], threading.Event()
@@ -149,7 +151,7 @@ def test_several_processes_share_a_socket_and_tell_once_one_answers(monkeypatch:
 
 
 def test_processes_that_can_not_start_tell_nothing_and_give_that_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "Multiprocess", Workers)
+    monkeypatch.setattr(server, "Workers", Workers)
     monkeypatch.setattr(server, "_ASK_EVERY_S", 0.001)
     monkeypatch.setattr(server, "_ASK_AT_MOST", 3)
     monkeypatch.setattr(Workers, "answers", ())
@@ -159,3 +161,49 @@ def test_processes_that_can_not_start_tell_nothing_and_give_that_back(monkeypatc
     assert not server.serve_many("package:factory", ANYWHERE, 2, bound(), told.append)
     join_all_but(threads)
     assert told == []
+
+
+def test_a_worker_drains_at_once_and_then_does_what_its_server_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    set_up: dict[int, Any] = {}
+
+    def do(*_: object) -> None:
+        heard.append("server")
+
+    monkeypatch.setattr(server.signal, "getsignal", lambda number: do)
+    monkeypatch.setattr(server.signal, "signal", set_up.__setitem__)
+    config = server.WorkerConfig(application)
+    config.load()
+    lifespan = config.lifespan_class(config)
+
+    async def begin_and_end() -> None:
+        await lifespan.startup()
+        lifespan.state["drain"] = lambda: heard.append("drain")
+        set_up[signal.SIGTERM](signal.SIGTERM, None)
+        await lifespan.shutdown()
+
+    asyncio.run(begin_and_end())
+    assert heard == ["drain", "server"]
+    assert set(set_up) == {signal.SIGTERM, signal.SIGINT}
+
+
+def test_workers_hear_of_the_end_before_their_parent_looks_and_nobody_listens_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+    set_up: dict[int, Any] = {}
+
+    def tell(pid: int, number: int) -> None:
+        told.append((pid, number))
+        if pid == 2:
+            raise ProcessLookupError
+
+    monkeypatch.setattr(multiprocess.signal, "signal", set_up.__setitem__)
+    monkeypatch.setattr(server.os, "kill", tell)
+    with bound() as taken:
+        workers = server.Workers(uvicorn.Config(application), [taken])
+        states = ((None, None), (1, None), (2, None), (3, 0), (4, None))
+        workers.processes = [SimpleNamespace(pid=pid, exitcode=code, terminate=lambda: None) for pid, code in states]
+        set_up[signal.SIGTERM](signal.SIGTERM, None)
+        assert told == [(1, signal.SIGTERM), (2, signal.SIGTERM), (4, signal.SIGTERM)]
+        assert workers.signal_queue == [signal.SIGTERM]
+        workers.terminate_all()
+        assert taken.fileno() == -1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,6 +19,7 @@ from tests.scenarios.loopback.waiting import until
 
 SHORT = [{"role": "user", "content": "Name three rivers."}]
 ROUNDS = 20
+ASKED_TO_END = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +61,38 @@ def test_a_chat_deleted_through_one_worker_is_gone_in_all(two_workers: RunningGa
     assert [two_workers.audit(chat_id) for _ in range(8)] == [None] * 8
 
 
+def refuses(url: str) -> bool:
+    """Whether a newcomer is told at once that no work is taken: by the answer, or because nobody listens."""
+    try:
+        ready = httpx.get(f"{url}/readyz", trust_env=False, timeout=2)
+    except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError):
+        return True
+    return ready.status_code == 503 and ready.json()["draining"] is True
+
+
+def test_workers_that_end_keep_nobody_waiting_and_finish_what_is_under_way(
+    upstream: Upstream, tmp_path: Path, chat_id: str
+) -> None:
+    write_config(tmp_path, upstream.url, server="shutdown_grace_s = 20")
+    gate = upstream.gate()
+    script = upstream.script(replies.STREAM_HEAD, replies.piece("The Nile"), gate, replies.FINISH)
+    with RunningGateway(tmp_path, "--workers", "2") as gateway, RawClient(gateway.url) as client:
+        client.post({"model": script.model, "messages": SHORT, "stream": True, "contextShift": {"chatId": chat_id}})
+        client.read_until(b"The Nile")
+        gateway.signal(signal.SIGTERM)
+        until(lambda: refuses(gateway.url), "the gateway drains")
+        for _ in range(20):
+            assert refuses(gateway.url)
+            time.sleep(0.05)
+        gate.open()
+        assert b"[DONE]" in client.read_until(b"[DONE]")
+        assert gateway.ended() in ASKED_TO_END
+        gateway.start()
+        audit = gateway.audit(chat_id)
+    assert audit is not None
+    assert (audit["status"], audit["usage"]) == ("completed", replies.USAGE)
+
+
 def test_all_workers_end_with_their_parent(two_workers: RunningGateway, upstream: Upstream, chat_id: str) -> None:
     script = upstream.script(upstream.gate())
     with RawClient(two_workers.url) as client:
@@ -66,7 +101,7 @@ def test_all_workers_end_with_their_parent(two_workers: RunningGateway, upstream
         two_workers.signal(signal.SIGTERM)
         assert b"SHUTTING_DOWN" in client.read_until(b"metadata")
     assert call.gone.wait(3)
-    assert two_workers.ended() in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+    assert two_workers.ended() in ASKED_TO_END
 
     def refused() -> bool:
         with suppress(httpx.ConnectError):

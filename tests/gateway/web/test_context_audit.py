@@ -11,8 +11,10 @@ import pytest
 
 from gateway.secret import Secret
 from gateway.settings import AuthSettings, ClientKey, Settings
+from gateway.web import context_audit
 from gateway.web.rooms import Rooms
 from tests.support.rooms import ask, chat, open_rooms, run
+from tests.support.small_chats import turns
 
 KEYS = AuthSettings(keys=tuple(ClientKey(name, Secret(hashlib.sha256(name.encode()).hexdigest())) for name in ("one", "two")))
 
@@ -108,3 +110,38 @@ def test_an_audit_can_be_read_whatever_a_client_sent(odd: dict[str, Any]) -> Non
         return (await ask(rooms, "GET", "/api/v2/chats/c/context-audit")).status_code
 
     assert run(story()) == 200
+
+
+def test_a_long_audit_is_read_window_by_window() -> None:
+    async def story() -> None:
+        rooms = open_rooms()
+        body = {"model": "m", "messages": turns(31), "contextShift": {"chatId": "c"}}
+        await ask(rooms, "POST", "/v1/chat/completions", body)
+        whole = (await ask(rooms, "GET", "/api/v2/chats/c/context-audit")).json()["audit"]["blocks"]
+        found = []
+        for first in range(0, 40, 10):
+            window = (await ask(rooms, "GET", f"/api/v2/chats/c/context-audit/blocks?from={first}&limit=10")).json()
+            assert window["total"] == len(whole)
+            found += window["blocks"]
+        assert found == whole
+        assert (await ask(rooms, "GET", "/api/v2/chats/c/context-audit/blocks")).json()["blocks"] == whole
+        assert (await ask(rooms, "GET", "/api/v2/chats/c/context-audit/blocks?from=1000")).json()["blocks"] == []
+
+    run(story())
+
+
+@pytest.mark.parametrize("query", ["from=-1", "limit=0", "limit=1001", "from=x", "limit=1e3", "from=9999999999999"])
+def test_a_window_that_can_not_be_is_refused(query: str) -> None:
+    answer = shown("c", f"/api/v2/chats/c/context-audit/blocks?{query}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_REQUEST")
+    assert answer.json()["error"]["param"] == query.partition("=")[0]
+
+
+def test_the_blocks_of_an_unknown_chat_are_not_found() -> None:
+    answer = shown("c", "/api/v2/chats/d/context-audit/blocks")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "CHAT_NOT_FOUND")
+
+
+def test_a_long_audit_is_read_on_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context_audit, "OFF_LOOP_BYTES", 10)
+    assert shown("c", "/api/v2/chats/c/context-audit").json()["audit"]["chatId"] == "c"

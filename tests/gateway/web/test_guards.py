@@ -87,6 +87,14 @@ def test_a_request_without_a_host_is_refused() -> None:
     assert connection.status == 421
 
 
+@pytest.mark.parametrize("hosts", [("evil.example", "localhost"), ("localhost", "evil.example"), ("localhost", "localhost")])
+def test_a_request_with_two_hosts_is_refused(hosts: tuple[str, ...]) -> None:
+    connection, scope = Connection(), post_scope()
+    scope["headers"] += [(b"host", host.encode()) for host in hosts]
+    run(Guards(Inside(), open_rooms(), "127.0.0.1")(scope, connection.receive, connection.send))
+    assert connection.status == 421
+
+
 @pytest.mark.parametrize(
     ("bound", "host"),
     [
@@ -126,6 +134,8 @@ KEYS = settings(("team", "sg-1"))
         ({"api-key": "sg-1", "authorization": "Bearer sg-1"}, "team", None),
         ({"api-key": "sg-1", "authorization": "sg-1"}, "team", None),
         ({"x-sluicegate-key": "sg-1", "authorization": "Basic  sg-1 "}, "team", None),
+        ({"x-sluicegate-key": "sg-1", "authorization": "Bearer\tsg-1"}, "team", None),
+        ({"x-sluicegate-key": "sg-1", "authorization": "Bearer sg-1 theirs"}, "team", None),
         ({"x-sluicegate-key": "sg-1", "authorization": "theirs"}, "team", "theirs"),
     ],
 )

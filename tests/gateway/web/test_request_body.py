@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -145,3 +146,20 @@ def test_a_body_that_is_not_packed_as_it_says_is_refused(encoding: str) -> None:
 def test_an_unknown_packing_is_refused(encoding: str) -> None:
     with pytest.raises(UnsupportedMediaType, match="send it plain, gzip or deflate"):
         read(body_message(TEXT), content_encoding=encoding)
+
+
+@pytest.mark.parametrize("after", [b"\0", b"{}", gzip.compress(b"{}")])
+def test_nothing_may_follow_a_compressed_body(after: bytes) -> None:
+    with pytest.raises(InvalidRequest):
+        read(body_message(gzip.compress(TEXT) + after), content_encoding="gzip")
+
+
+def test_a_body_that_unpacks_to_a_thousand_times_its_size_takes_no_more_memory_than_is_allowed() -> None:
+    most, bomb = 100_000, zlib.compress(bytes(100_000_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(PayloadTooLarge):
+            read(body_message(bomb), most=most, content_encoding="deflate")
+        assert tracemalloc.get_traced_memory()[1] < 5 * most
+    finally:
+        tracemalloc.stop()

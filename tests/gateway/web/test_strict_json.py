@@ -194,3 +194,10 @@ def test_elements_are_raw_slices() -> None:
 @pytest.mark.parametrize(("raw", "container"), [(b"[]", True), (b"{}", True), (b'"["', False), (b"1", False), (b"", False)])
 def test_only_objects_and_lists_are_containers(raw: bytes, container: bool) -> None:
     assert strict_json.is_container(raw) is container
+
+
+def test_brackets_in_texts_are_no_levels_and_neighbours_stand_on_one() -> None:
+    many = json.dumps({'a"[[': ["[{" * 100, "\\", '\\"]' * 100, *[[{}]] * 500], "]]": "{"}).encode()
+    assert strict_json.value(many, depth=strict_json.MAX_DEPTH - 4)
+    with pytest.raises(InvalidRequest):
+        strict_json.value(many, depth=strict_json.MAX_DEPTH - 3)
