@@ -12,9 +12,19 @@ from gateway.stores.base import AuditStore, UnknownStore
 from gateway.stores.memory import MemoryStore
 from gateway.stores.sqlite import SqliteStore
 
+
+def _postgresql(url: str) -> AuditStore:
+    try:
+        from gateway.stores.postgresql import PostgresqlStore
+    except ModuleNotFoundError as missing:
+        raise UnknownStore(f'"postgresql:" needs the package {missing.name}: install sluicegate[postgresql]') from None
+    return PostgresqlStore.from_url(url)
+
+
 BUILTIN: Mapping[str, Callable[[str], AuditStore]] = MappingProxyType(
     {
         "memory": MemoryStore.from_url,
+        "postgresql": _postgresql,  # its modules are imported where it is configured
         "sqlite": SqliteStore.from_url,
     }
 )

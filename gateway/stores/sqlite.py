@@ -30,7 +30,8 @@ BODY_BYTES = 32 * 1024 * 1024  # of bodies in one batch, give or take one, and o
 WAITING_JOBS = 10_000  # beyond it `finish` waits for the thread to catch up
 LINGER_S = 0.005  # so long a body or an end waits for company: a transaction for it alone costs more than writing it
 RETRY_S = 1.0
-ATTEMPTS = 30  # for a body or an end that failed to be written
+ATTEMPTS = 30  # for a body or an end that can't be written; those that an outage of the file costs don't count
+MOST_RETRIES = 20_000  # ends above all, which are small: none is lost to an outage of many minutes
 CLOSE_S = 10.0
 PURGE_STEP = 256  # chats deleted in one go, so that a purge doesn't hold up the others
 
@@ -40,10 +41,12 @@ _WORDS = {
     sqlite3.SQLITE_BUSY: f"The audit store is locked by another process for more than {BUSY_TIMEOUT_S:g} seconds.",
     sqlite3.SQLITE_FULL: "The audit store can't be written: the disk is full.",
     sqlite3.SQLITE_READONLY: "The audit store can't be written: it is read-only.",
+    sqlite3.SQLITE_IOERR: "The audit store can't be read or written: the disk reports an error.",
     sqlite3.SQLITE_CANTOPEN: "The audit store can't be opened.",
     sqlite3.SQLITE_CORRUPT: "The audit store is damaged.",
     sqlite3.SQLITE_NOTADB: "The audit store's file is not a SQLite database.",
 }
+_OUTAGES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
 
 
 @dataclass(slots=True, eq=False)
@@ -166,8 +169,9 @@ class SqliteStore(AuditStore):
         return await writer.ask(partial(writer.file.lessons, now), writes=False)
 
     async def check(self) -> None:
-        """Takes the write lock and lets go of it."""
-        await self._opened().ask(_nothing)
+        """Writes a page that changes nothing, unless one was written a moment ago."""
+        writer = self._opened()
+        await writer.ask(writer.file.prove)
 
     def _opened(self) -> _Writer:
         if self._writer is None:
@@ -185,6 +189,7 @@ class _Writer:
         self._told: list[_Job] = []  # in the order of the calls, before whatever is asked next
         self._hand_over_later: asyncio.TimerHandle | None = None
         self._retries: deque[_Job] = deque()
+        self._retry_bytes = 0
         self._retry_at = 0.0
         self._put_off: list[_Job] = []  # bodies and ends
         self._put_off_until = 0.0
@@ -319,15 +324,17 @@ class _Writer:
 
     def _failed(self, job: _Job, cause: Exception) -> _Result:
         if job.future is None:
-            self._try_again(job)
+            self._try_again(job, cause)
         error = StoreUnavailable(_words(cause))
         error.__cause__ = cause
         return _Result(job, error=error)
 
-    def _try_again(self, job: _Job) -> None:
-        job.attempts += 1
-        if job.attempts < ATTEMPTS and sum(job.size for job in self._retries) + job.size <= BODY_BYTES:
+    def _try_again(self, job: _Job, cause: Exception) -> None:
+        job.attempts += not _is_outage(cause)
+        size = self._retry_bytes + job.size
+        if job.attempts < ATTEMPTS and size <= BODY_BYTES and len(self._retries) < MOST_RETRIES:
             self._retries.append(job)
+            self._retry_bytes = size
             self._retry_at = time.monotonic() + RETRY_S
         else:
             _log.warning("a part of an audit could not be stored and is given up (attempt %d)", job.attempts)
@@ -335,7 +342,9 @@ class _Writer:
     def _retry(self) -> None:
         """Failed jobs, each alone, until one fails again (it goes to the end of the line)."""
         while self._retries:
-            result = self._transact([self._retries.popleft()])
+            job = self._retries.popleft()
+            self._retry_bytes -= job.size
+            result = self._transact([job])
             if result[0].error is not None:
                 return
 
@@ -370,6 +379,11 @@ def _settle(results: Sequence[_Result]) -> None:
             future.set_result(result.value)
         else:
             future.set_exception(result.error)
+
+
+def _is_outage(cause: Exception) -> bool:
+    """Whether the file is to blame rather than what should be written."""
+    return isinstance(cause, OSError) or getattr(cause, "sqlite_errorcode", 0) & 0xFF in _OUTAGES
 
 
 def _words(cause: Exception) -> str:
