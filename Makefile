@@ -4,7 +4,7 @@ ARGS ?=
 BIN := .venv/bin
 OLD_PYTHON := sluicegate needs Python 3.11 or newer; choose one with PYTHON=, as in: make run PYTHON=python3.12
 
-.PHONY: help run test test-clients test-all check fix coverage bench lock users developers clients
+.PHONY: help run test test-clients test-all check fix coverage bench lock users developers servers clients
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -13,7 +13,7 @@ help:  ## this list
 run: users  ## the gateway, and a small real model beside it (ARGS='--help' for options)
 	@$(BIN)/python examples/local_model/run.py $(ARGS)
 
-test: developers  ## the whole test suite (ARGS='tests/gateway -k name' for a part of it)
+test: developers servers  ## the whole test suite (ARGS='tests/gateway -k name' for a part of it)
 	$(BIN)/python -m pytest $(ARGS)
 
 test-clients: clients  ## a gateway against the client libraries people use (needs Node.js; ARGS='-k openai-1' for one)
@@ -43,6 +43,9 @@ lock: developers  ## write requirements/*.txt from pyproject.toml (ARGS=--upgrad
 users developers:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("$(OLD_PYTHON)")'
 	@$(PYTHON) requirements/install.py $@
+
+servers: developers
+	@$(BIN)/python requirements/system.py
 
 clients: developers
 	@$(PYTHON) requirements/install.py clients
