@@ -4,7 +4,7 @@ ARGS ?=
 BIN := .venv/bin
 OLD_PYTHON := sluicegate needs Python 3.11 or newer; choose one with PYTHON=, as in: make run PYTHON=python3.12
 
-.PHONY: help run test test-clients test-all check fix coverage bench lock users developers servers clients
+.PHONY: help run test test-clients test-all check fix coverage bench lock users developers servers clients peers
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -46,6 +46,9 @@ users developers:
 
 servers: developers
 	@$(BIN)/python requirements/system.py
+
+peers: developers
+	@$(PYTHON) requirements/install.py peers
 
 clients: developers
 	@$(PYTHON) requirements/install.py clients

@@ -1,4 +1,4 @@
-"""The other side of the benchmarks: a quick upstream, a plain Starlette + stock httpx pass-through, and the gateway.
+"""The other side of the benchmarks: a quick upstream, a plain Starlette + stock httpx pass-through, the gateway, a LiteLLM proxy.
 
 Each runs as a process of its own on a loopback port and is ended by its pid.
 """
@@ -21,7 +21,16 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-STREAM_CHUNKS, STREAM_PAUSE_S = 5, 0.005
+STREAM_PAUSE_S = 0.005
+LITELLM_QUIET = {  # everything that it would fetch from elsewhere comes from its own package
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
+    "LITELLM_LOCAL_POLICY_TEMPLATES": "True",
+    "LITELLM_LOCAL_BLOG_POSTS": "True",
+    "LITELLM_LOCAL_AUTOROUTER_PRESETS": "True",
+    "LITELLM_LOG": "ERROR",
+    "LITELLM_MODE": "PRODUCTION",
+}
 _ANSWER = {
     "id": "cmpl-1",
     "object": "chat.completion",
@@ -40,7 +49,7 @@ def _chunk(content: str | None, finish: str | None) -> bytes:
 
 
 async def upstream(scope: Any, receive: Any, send: Any) -> None:
-    """Answers every chat completion alike; streams are paced."""
+    """Answers every chat completion alike; streams are paced, their first chunk comes at once."""
     if scope["type"] == "lifespan":
         while True:
             message = await receive()
@@ -51,13 +60,13 @@ async def upstream(scope: Any, receive: Any, send: Any) -> None:
     while more:
         message = await receive()
         body, more = body + message.get("body", b""), message.get("more_body", False)
-    if b'"stream":true' not in body[-40:]:
+    if b'"stream":true' not in body[-200:]:
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(_ANSWER_BYTES)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": _ANSWER_BYTES})
         return
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
-    for number in range(STREAM_CHUNKS):
+    for number in range(int(os.environ["BENCHMARK_CHUNKS"])):
         await send({"type": "http.response.body", "body": _chunk(f"word {number} ", None), "more_body": True})
         await asyncio.sleep(STREAM_PAUSE_S)
     await send({"type": "http.response.body", "body": _chunk(None, "stop") + b"data: [DONE]\n\n"})
@@ -97,9 +106,8 @@ class Server:
     pid: int
 
     def cpu_seconds(self) -> float:
-        """CPU time it has used so far, in all its threads."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """CPU time it has used so far, in all its threads, to the nanosecond (Linux: the CPU clock of another process)."""
+        return time.clock_gettime((~self.pid << 3) | 2)
 
     def resident_mb(self) -> float:
         """Its resident memory in MB."""
@@ -124,20 +132,26 @@ def running(command: list[str], url: str, environment: dict[str, str], folder: s
 
 
 @contextlib.contextmanager
-def all_three() -> Iterator[dict[str, Server]]:
-    """Upstream, pass-through and gateway, by name. The gateway counts and audits to SQLite."""
-    ports = {name: free_port() for name in ("direct", "plain", "gateway")}
+def all_three(*, chunks: int = 6, litellm: Path | None = None) -> Iterator[dict[str, Server]]:
+    """Upstream, pass-through and gateway, by name, and a LiteLLM proxy where its command is given.
+
+    The gateway counts and audits to SQLite; the proxy has no database. Streams have so many chunks, the last with the reason.
+    """
+    ports = {name: free_port() for name in ("direct", "plain", "gateway", "litellm")}
     base = f"http://127.0.0.1:{ports['direct']}/v1"
     processes: dict[str, subprocess.Popen[bytes]] = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         start = ["--host", "127.0.0.1", "--no-access-log", "--log-level", "warning", "--loop", "uvloop", "--http", "httptools"]
         start += ["--timeout-keep-alive", "120"]  # stock httpx fails on a connection that was closed between two rounds
         here = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}", "BENCHMARK_UPSTREAM": base}
+        here["BENCHMARK_CHUNKS"] = str(chunks - 1)
         for name, app, more in (("direct", "servers:upstream", []), ("plain", "servers:passthrough", ["--factory"])):
             command = [sys.executable, "-m", "uvicorn", app, *start, "--port", str(ports[name]), *more]
             processes[name] = stack.enter_context(running(command, f"http://127.0.0.1:{ports[name]}/healthz", here, folder))
         write_config(Path(folder), base)
         processes["gateway"] = stack.enter_context(gateway(folder, ports["gateway"]))
+        if litellm is not None:
+            processes["litellm"] = stack.enter_context(litellm_proxy(litellm, folder, ports["litellm"], base))
         yield {name: Server(ports[name], process.pid) for name, process in processes.items()}
 
 
@@ -146,6 +160,21 @@ def gateway(folder: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """The gateway, configured in a folder."""
     command = [sys.executable, "-m", "gateway", "serve", "--config", folder, "--port", str(port)]
     with running(command, f"http://127.0.0.1:{port}/healthz", {"PYTHONPATH": str(ROOT)}, folder) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def litellm_proxy(command: Path, folder: str, port: int, base_url: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A LiteLLM proxy of one worker that knows one model behind a base URL: no database, no key, no telemetry."""
+    model = {"model": "openai/gpt-4o", "api_base": base_url, "api_key": "none"}
+    config = {
+        "model_list": [{"model_name": "gpt-4o", "litellm_params": model}],
+        "litellm_settings": {"telemetry": False},
+        "general_settings": {"dangerously_permit_weak_or_unset_master_key": True},  # it listens on loopback alone
+    }
+    Path(folder, "litellm.json").write_text(json.dumps(config))
+    started = [str(command), "--config", "litellm.json", "--host", "127.0.0.1", "--port", str(port), "--telemetry", "False"]
+    with running(started, f"http://127.0.0.1:{port}/health/liveliness", LITELLM_QUIET, folder) as process:
         yield process
 
 
@@ -164,10 +193,10 @@ def free_port() -> int:
 
 
 def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(600):
+    for _ in range(2400):
         if process.poll() is not None:
             raise SystemExit(f"a benchmark server ended with {process.returncode}")
         with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=1):
             return
         time.sleep(0.05)
-    raise SystemExit("a benchmark server did not answer within 30 s")
+    raise SystemExit("a benchmark server did not answer within 120 s")

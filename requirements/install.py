@@ -3,6 +3,7 @@
     python requirements/install.py users            what `make run` needs, in `.venv`
     python requirements/install.py developers       everything, in `.venv`
     python requirements/install.py clients          the client libraries of `make test-clients`, each in a folder of its own
+    python requirements/install.py peers            what benchmarks compare the gateway with, each in a folder of its own
 
 Standard library only: it runs before anything is installed. One run at a time; a set-up that was broken off starts over.
 """
@@ -30,6 +31,7 @@ ENVIRONMENT = {"UV_SYSTEM_CERTS": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"} | d
 LOCKED = ("--quiet", "--require-hashes", "--no-deps", "--only-binary", ":all:")
 CLIENTS = ROOT / "tests" / "clients"
 CLIENT_ENVIRONMENTS = CLIENTS / ".venv"
+PEER_ENVIRONMENTS = ROOT / "benchmarks" / ".venv"
 NODE_FILES = [CLIENTS / "package.json", CLIENTS / "package-lock.json"]
 
 
@@ -95,12 +97,18 @@ def set_up_clients() -> None:
     set_up_client(CLIENT_ENVIRONMENTS / "node", NODE_FILES, install_node_clients)
 
 
+def set_up_peers() -> None:
+    """Every peer in an environment of its own, like the clients."""
+    for lock in sorted((FOLDER / "peers").glob("*.txt")):
+        set_up_client(PEER_ENVIRONMENTS / lock.stem, [lock], partial(install_python_client, lock))
+
+
 def set_up_client(folder: Path, files: list[Path], make: Callable[[Path], None]) -> None:
     """Makes one client's environment from nothing, unless it holds what its files say already."""
     wanted = fingerprint(*files)
     if read_state(folder).get("client") == wanted:
         return
-    print(f"setting up the client {folder.name}", flush=True)
+    print(f"setting up {folder.name}", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     make(folder)
     write_state(folder, {"home": HOME, "client": wanted})
@@ -122,16 +130,19 @@ def install_node_clients(folder: Path) -> None:
     run(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", folder=folder)
 
 
+OTHERS: dict[str, Callable[[], None]] = {"clients": set_up_clients, "peers": set_up_peers}
+
+
 def main() -> int:
-    """The command line: `clients`, or the name of one of the project's locks."""
-    if len(sys.argv) != 2 or sys.argv[1] not in ("users", "developers", "clients"):
-        print("usage: install.py users|developers|clients", file=sys.stderr)
+    """The command line: `clients`, `peers`, or the name of one of the project's locks."""
+    if len(sys.argv) != 2 or sys.argv[1] not in ("users", "developers", *OTHERS):
+        print("usage: install.py users|developers|clients|peers", file=sys.stderr)
         return 2
     with (FOLDER / "setup.txt").open() as gate:
         os.set_inheritable(gate.fileno(), True)  # a step that outlives us still holds the lock
         fcntl.flock(gate, fcntl.LOCK_EX)
         try:
-            set_up_clients() if sys.argv[1] == "clients" else set_up(sys.argv[1])
+            OTHERS.get(sys.argv[1], partial(set_up, sys.argv[1]))()
         except subprocess.CalledProcessError as failure:
             print(f"set-up failed at: {' '.join(failure.cmd)}", file=sys.stderr)
             return 1

@@ -36,6 +36,7 @@ LOCKS |= {
     ]
     for path in sorted(FOLDER.glob("clients/*.in"))
 }
+LOCKS |= {f"peers/{path.stem}": [f"requirements/peers/{path.name}"] for path in sorted(FOLDER.glob("peers/*.in"))}
 NODE_CLIENTS = ROOT / "tests" / "clients"
 NPM_OPTIONS = ["--package-lock-only", "--omit-lockfile-registry-resolved", "--ignore-scripts", "--no-audit", "--no-fund"]
 PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^\s;\\]+)\s*(?:;\s*([^\\]+?))?\s*\\?$", re.MULTILINE)

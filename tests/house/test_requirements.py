@@ -25,8 +25,8 @@ def asked() -> dict[str, list[str]]:
     extras = project["optional-dependencies"]
     users = [*project["dependencies"], *(line for name in lock.USER_EXTRAS for line in extras[name])]
     every = [line for extra in extras.values() for line in extra]
-    clients = {f"clients/{path.stem}": path.read_text().split("\n")[:-1] for path in lock.FOLDER.glob("clients/*.in")}
-    return {"users": users, "setup": groups["setup"], "developers": [*users, *every, *groups["dev"], *groups["setup"]]} | clients
+    others = {f"{path.parent.name}/{path.stem}": path.read_text().split("\n")[:-1] for path in lock.FOLDER.glob("*/*.in")}
+    return {"users": users, "setup": groups["setup"], "developers": [*users, *every, *groups["dev"], *groups["setup"]]} | others
 
 
 LOCKED = {name: lock.pins(lock.lock_file(name).read_text()) for name in lock.LOCKS}
