@@ -68,7 +68,7 @@ async def upstream(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
     for number in range(int(os.environ["BENCHMARK_CHUNKS"])):
         await send({"type": "http.response.body", "body": _chunk(f"word {number} ", None), "more_body": True})
-        await asyncio.sleep(STREAM_PAUSE_S)
+        await asyncio.sleep(float(os.environ["BENCHMARK_PAUSE_S"]))
     await send({"type": "http.response.body", "body": _chunk(None, "stop") + b"data: [DONE]\n\n"})
 
 
@@ -132,10 +132,11 @@ def running(command: list[str], url: str, environment: dict[str, str], folder: s
 
 
 @contextlib.contextmanager
-def all_three(*, chunks: int = 6, litellm: Path | None = None) -> Iterator[dict[str, Server]]:
+def all_three(*, chunks: int = 6, pause_s: float = STREAM_PAUSE_S, litellm: Path | None = None) -> Iterator[dict[str, Server]]:
     """Upstream, pass-through and gateway, by name, and a LiteLLM proxy where its command is given.
 
-    The gateway counts and audits to SQLite; the proxy has no database. Streams have so many chunks, the last with the reason.
+    The gateway counts and audits to SQLite; the proxy has no database. Streams have so many chunks, a pause
+    apart, the last with the reason.
     """
     ports = {name: free_port() for name in ("direct", "plain", "gateway", "litellm")}
     base = f"http://127.0.0.1:{ports['direct']}/v1"
@@ -144,7 +145,7 @@ def all_three(*, chunks: int = 6, litellm: Path | None = None) -> Iterator[dict[
         start = ["--host", "127.0.0.1", "--no-access-log", "--log-level", "warning", "--loop", "uvloop", "--http", "httptools"]
         start += ["--timeout-keep-alive", "120"]  # stock httpx fails on a connection that was closed between two rounds
         here = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}", "BENCHMARK_UPSTREAM": base}
-        here["BENCHMARK_CHUNKS"] = str(chunks - 1)
+        here |= {"BENCHMARK_CHUNKS": str(chunks - 1), "BENCHMARK_PAUSE_S": str(pause_s)}
         for name, app, more in (("direct", "servers:upstream", []), ("plain", "servers:passthrough", ["--factory"])):
             command = [sys.executable, "-m", "uvicorn", app, *start, "--port", str(ports[name]), *more]
             processes[name] = stack.enter_context(running(command, f"http://127.0.0.1:{ports[name]}/healthz", here, folder))

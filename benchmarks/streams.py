@@ -76,10 +76,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--litellm", type=Path, default=LITELLM, metavar="COMMAND", help="the proxy's command")
+    parser.add_argument(
+        "--pause-ms", type=float, default=5, help="between chunks; 0 for a provider that sends faster than it is read"
+    )
     options = parser.parse_args()
     if not options.litellm.exists():
         raise SystemExit(f"there is no {options.litellm}: set it up by `make peers`, or name its command")
-    with all_three(chunks=CHUNKS, litellm=options.litellm) as servers:
+    with all_three(chunks=CHUNKS, pause_s=options.pause_ms / 1000, litellm=options.litellm) as servers:
         for server in servers.values():
             require_whole_stream(server, chat_body(6, 1000, stream=True))
         results = uvloop.run(run(servers, options.rounds))

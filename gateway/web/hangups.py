@@ -53,8 +53,8 @@ class HangupProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """The client takes less than it is sent."""
         super().pause_writing()
-        if self._stalled is None:
-            self._stalled = self.loop.call_later(STALLED_S, self.transport.abort)
+        self._take_time_off()
+        self._stalled = self.loop.call_later(STALLED_S, self.transport.abort)
 
     def resume_writing(self) -> None:
         """The client has taken what waited."""
