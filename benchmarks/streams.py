@@ -76,9 +76,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--litellm", type=Path, default=LITELLM, metavar="COMMAND", help="the proxy's command")
-    parser.add_argument(
-        "--pause-ms", type=float, default=5, help="between chunks; 0 for a provider that sends faster than it is read"
-    )
+    parser.add_argument("--pause-ms", type=float, default=5, help="between chunks; 0: faster than they are read")
     options = parser.parse_args()
     if not options.litellm.exists():
         raise SystemExit(f"there is no {options.litellm}: set it up by `make peers`, or name its command")
