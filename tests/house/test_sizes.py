@@ -34,6 +34,7 @@ BROAD_EXCEPTS = {  # where everything may be caught, and why
     "tokenizer_profiles/huggingface.py": "tokenizers raises nothing more precise when it does not understand a file",
     "gateway/plugins/threads.py": "foreign code: whatever it raises, SystemExit too, the request goes on without it",
     "gateway/providers/litellm_errors.py": "the library is foreign code: whatever it raises is told as one of our errors",
+    "gateway/stores/postgresql_link.py": "a driver may raise anything, and who writes must outlive it",
     "gateway/web/guards.py": "the outermost border: a defect is told without its details",
 }
 MIRRORED = ["gateway", "tokenizer_profiles"]
