@@ -98,8 +98,13 @@ class _Connector(aiohttp.TCPConnector):
 
     async def connect(self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:  # noqa: ASYNC109 - the signature is aiohttp's
         connection = await super().connect(req, traces, timeout)
-        _reused.set(connection.protocol in _served)
-        _served.add(connection.protocol)
+        reused = connection.protocol in _served
+        _reused.set(reused)
+        if not reused:
+            _served.add(connection.protocol)
+            closed = None if connection.protocol is None else connection.protocol.closed
+            if closed is not None:
+                closed.add_done_callback(_retrieved)
         return connection
 
 
@@ -120,8 +125,6 @@ class _Body(httpx.AsyncByteStream):
 
     def _tell_damage(self, closed: asyncio.Future[None]) -> None:
         """After a damaged chunk aiohttp closes the connection, and tells nobody who waits for the body."""
-        if not closed.cancelled():
-            closed.exception()
         damage = None if self._protocol is None else self._protocol.exception()
         if isinstance(damage, HttpProcessingError) and self._response.content.exception() is None:
             self._response.content.set_exception(aiohttp.ClientPayloadError())
@@ -154,6 +157,12 @@ class _Body(httpx.AsyncByteStream):
             self._response.release()
         else:
             self._response.close()
+
+
+def _retrieved(closed: asyncio.Future[None]) -> None:
+    """How a connection ended is told to whoever reads from it; asyncio would log it once more where nobody does."""
+    if not closed.cancelled():
+        closed.exception()
 
 
 def make_client(base_url: str, *, http2: bool = False) -> httpx.AsyncClient:

@@ -98,7 +98,7 @@ def test_a_configuration_that_cannot_work_is_refused_by_file_and_key(
         load(write_tree(tmp_path, gateway, m=model))
 
 
-@pytest.mark.parametrize("url", ["postgresql://user:hush@host/db", "memory:/path", "sqlite://"])
+@pytest.mark.parametrize("url", ["mysql://user:hush@host/db", "postgresql://user:hush@[host/db", "memory:/path", "sqlite://"])
 def test_a_store_that_nobody_has_is_refused_by_file_and_key(tmp_path: Path, url: str) -> None:
     with pytest.raises(ConfigError, match=r"gateway\.toml: store\.url") as caught:
         Gateway(load(write_tree(tmp_path, GATEWAY.replace("memory:", url))))
