@@ -31,7 +31,7 @@ fix: developers  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-coverage: developers  ## the tests, with what they leave uncovered
+coverage: developers servers  ## the tests, with what they leave uncovered
 	$(BIN)/python -m pytest --cov --cov-report=term-missing $(ARGS)
 
 bench: developers  ## what the gateway adds to a request

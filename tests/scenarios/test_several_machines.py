@@ -16,7 +16,8 @@ import pytest
 
 from tests.scenarios.loopback import chats, replies
 from tests.scenarios.loopback.errors import checked_answer
-from tests.scenarios.loopback.upstream import Script, Upstream
+from tests.scenarios.loopback.raw_client import RawClient
+from tests.scenarios.loopback.upstream import Script, Step, Upstream
 from tests.scenarios.loopback.waiting import until
 from tests.support.nginx_server import NginxServer, free_port
 from tests.support.postgresql_server import running
@@ -54,11 +55,9 @@ def about_the_prompt(response: httpx.Response) -> dict[str, str]:
     return named
 
 
-def who_served(machines: TwoMachines, number: int) -> list[str]:
-    """Who served the last requests, so many."""
-    before = len(machines.nginx.served())
-    script_lines = until(lambda: machines.nginx.served()[before - number :] if before >= number else [], "the log of nginx")
-    return [line.split(" ", 1)[1] for line in script_lines]
+def both_served(machines: TwoMachines, number: int) -> None:
+    """Both gateways had a part in the last requests, so many; nginx writes its log a moment after an answer."""
+    until(lambda: len({line.split(" ", 1)[1] for line in machines.nginx.served()[-number:]}) == 2, "both gateways have served")
 
 
 def test_the_same_chat_through_either_has_the_same_cut_and_one_audit(
@@ -67,7 +66,7 @@ def test_the_same_chat_through_either_has_the_same_cut_and_one_audit(
     script = upstream.script(replies.plain())
     told = chats.conversation(6)
     answers = [machines.front.post(request(script, chat_id, messages=told)) for _ in range(4)]
-    until(lambda: len(set(who_served(machines, 4))) == 2, "both gateways have served")
+    both_served(machines, 4)
     first, *others = map(about_the_prompt, answers)
     assert others == [first] * 3
     assert int(first["x-context-excluded"]) > 0
@@ -123,6 +122,19 @@ def test_a_client_that_leaves_ends_the_call_to_the_provider(
     assert call.gone.wait(PROMISED_S), "the connection to the provider stayed open"
     audit = front.ended_audit(chat_id)
     assert (audit["status"], audit["errorCode"]) == ("cancelled", "CLIENT_CANCELLED")
+
+
+def test_a_client_that_does_not_read_holds_the_provider_back(front: Front, upstream: Upstream, chat_id: str) -> None:
+    flood: list[Step] = [replies.piece("x" * 60_000)] * 400
+    script = upstream.script(replies.STREAM_HEAD, *flood, replies.FINISH)
+    with RawClient(front.url, receive_buffer=4096) as client:
+        client.post(request(script, chat_id, stream=True))
+        client.read_until(b"xxx")
+        call = script.arrival()
+        assert not call.played.wait(1), "nginx has taken in what nobody reads"
+        client.leave(rudely=True)
+        assert call.gone.wait(PROMISED_S), "the connection to the provider stayed open"
+    assert front.ended_audit(chat_id)["status"] == "cancelled"
 
 
 def test_what_one_gateway_learned_holds_at_the_other(machines: TwoMachines, upstream: Upstream, chat_id: str) -> None:
@@ -233,7 +245,7 @@ def test_a_providers_refusals_come_in_the_gateways_words_and_shut_no_gateway_out
         assert len(script.calls) == calls  # a 503 is tried at the other gateway, nothing else
     fine = upstream.script(replies.plain())
     assert [machines.front.post(request(fine, chat_id)).status_code for _ in range(4)] == [200] * 4
-    until(lambda: len(set(who_served(machines, 4))) == 2, "both gateways serve")
+    both_served(machines, 4)
 
 
 def test_a_killed_gateway_takes_its_own_streams_with_it_and_nothing_else(
