@@ -81,6 +81,10 @@ def test_nothing_follows_done():
     assert passed(chunk() + STOP + DONE + chunk("late") + b": c\n\n", chunk("later"))[0] == chunk() + STOP + DONE
 
 
+def test_nothing_follows_done_in_an_event_either():
+    assert passed((chunk("a") + STOP + DONE + chunk("late")).replace(b"\n\n", b"\n") + b"\n")[0] == chunk("a") + STOP + DONE
+
+
 @pytest.mark.parametrize("end", [b"data: [DONE]  \n\n", b"data: [DONE]", b"data: [DONE]\n", b"", b": bye\n", b'data: {"cut'])
 def test_a_finished_stream_ends_with_done(end):
     out, rules = passed(chunk() + STOP, end)
@@ -166,6 +170,7 @@ def test_an_error_in_mid_stream_ends_it(error, kind):
         (b'event: error\ndata: {"code":429,"message":"sk-secret"}\n\n', ProviderRateLimit),
         (b'event: error\r\ndata: {"error":{"code":429}}\r\n\r\n', ProviderRateLimit),
         (b"event: error\ndata: sk-secret\n\n", ProviderStreamError),
+        (b'event: error\ndata: {"choices":[{"index":0,"delta":{"content":"no chunk"}}]}\n\n', ProviderStreamError),
         (b'event: error\ndata: {"code":\ndata: 429}\n\n', ProviderRateLimit),
         (b'error: {"code":429,"message":"slow"}\n\n', ProviderRateLimit),
         (b'error: {"code":429,"mess\n\n', ProviderRateLimit),
