@@ -74,6 +74,7 @@ class _Taking(http.server.BaseHTTPRequestHandler):
         if upload.whole:
             self.send_response(200)
             self.send_header("content-length", "2")
+            self.send_header("connection", "close")
             self.end_headers()
             self.wfile.write(b"{}")
 
